@@ -39,6 +39,7 @@ def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
         name = str(message.metadata.get("name"))
         spec = specs.get(name)
         trail.outside |= spec is None or spec.reaches_out
+        trail.sources.restore(message.metadata, message.content)
         if not message.metadata.get("error"):
             trail.succeeded(name, changes=spec is None or spec.permission is not Permission.READ)
     return trail

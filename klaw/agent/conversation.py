@@ -26,6 +26,7 @@ from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefu
 from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, stored_echo, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolCall, ToolDescription, Usage
+from klaw.toolbox import web_sources
 from klaw.toolbox.executor import MAX_CALLS, CallResult, in_short, prepare
 from klaw.toolbox.spec import ToolContext
 
@@ -305,6 +306,8 @@ class Conversation:
         metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
         if result.origin != "tool":  # the role does not show it
             metadata["origin"] = result.origin
+        if brought := self.about.trail.sources.brought_by(call.id):
+            metadata[web_sources.KEY] = brought
         await self.host.keep(Role.TOOL, MessageKind.TOOL_RESULT, result.text, metadata)
         self.host.tool_used(call, state, "")
 

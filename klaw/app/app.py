@@ -26,6 +26,7 @@ from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
 from klaw.knowledge import parts as knowledge_parts
+from klaw.knowledge.reading.document_text import document_text
 from klaw.llm import client as llm_client
 from klaw.llm.router import configured_models
 from klaw.llm.trial import try_abilities
@@ -94,7 +95,7 @@ def build(core: Core, hub: Hub) -> App:
     )
     knowledge = knowledge_parts.build(core, llm, memory.embedder)
     composer = Composer(clock=core.clock, new_id=core.new_id)
-    tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools)
+    tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools, document_text)
     workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
     made = Agent(
         core=core,

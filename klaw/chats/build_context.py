@@ -29,6 +29,9 @@ from klaw.store.kinds.knowledge import message_files
 from klaw.store.kinds.knowledge.message_files import FileOfChat
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.chat_search import ChatScope
+from klaw.toolbox import web_sources
+
+_CITING = frozenset({KEY, web_sources.KEY})
 
 WHOLE_SHARE = 0.3
 """Of the usable budget: short documents take no more as a whole, the others are searched."""
@@ -76,8 +79,8 @@ def plan_of(
 
 
 def _unmarked(message: Message) -> Message:
-    """An earlier answer without its citations: their numbers meant other passages."""
-    if KEY not in message.metadata:
+    """An earlier answer without its citations: their numbers meant other passages, or pages of the web."""
+    if _CITING.isdisjoint(message.metadata):
         return message
     return attrs.evolve(message, content=without_marks(message.content))
 
@@ -173,7 +176,7 @@ class Gatherer:
         recalled = await recall.search(self._question, scope, room, self.meter, self._added)
         self._added = recalled.expansion
         shown = (
-            attrs.evolve(each, text=without_marks(each.text)) if KEY in each.message.metadata else each
+            each if _CITING.isdisjoint(each.message.metadata) else attrs.evolve(each, text=without_marks(each.text))
             for each in recalled.candidates
         )
         return attrs.evolve(recalled, candidates=tuple(shown))

@@ -14,6 +14,7 @@ from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent
 from klaw.agent.claims import cut_because, resumed_trail, with_end
 from klaw.agent.conversation import Conversation, ModelCall, describe_failure
+from klaw.agent.linked_answer import link_sources
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
@@ -61,6 +62,8 @@ class Turn:
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _used: ContextUsed | None = None
     """The passages that the model saw; None if the chat is bound to no knowledge base."""
+    _removed: int = 0
+    """Marks of the answer that name nothing; without those that ``_used`` counts."""
     _trail: Trail = attrs.Factory(Trail)
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
@@ -195,6 +198,7 @@ class Turn:
         if (passages := context.passages) is not None:
             self._used = passages.used
             self._trail.outside |= bool(passages.used.passages)
+            self._trail.sources.after = max([0, *passages.used.texts])
         # Somebody else's texts: what is written from now on is, perhaps, theirs.
         self._trail.outside |= self._gatherer.shows_documents
         self._timings.setdefault("context", (trio.current_time() - self._begin_context) * 1000)
@@ -272,7 +276,7 @@ class Turn:
     async def keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         calling = kind is MessageKind.TOOL_CALL
         if calling and self._used is not None:
-            text = citations.check(text, self._used.texts).text
+            text = citations.check(text, {**self._used.texts, **self._trail.sources.texts}).text
         if calling:
             self.vitals.doing("storing tool calls")
         message = self.agent.composer.own(self.chat, role, kind, text, {"turn": self.id, **metadata})
@@ -292,9 +296,13 @@ class Turn:
         answer = clean(text)
         metadata: dict[str, Any] = {"turn": self.id}
         if self._used is not None:
-            answer, self._used = self.agent.dialogue.check(answer, self._used)
+            answer, self._used = self.agent.dialogue.check(answer, self._used, self._trail.sources.texts)
             self._receipt[KEY] = self._used.written()
             metadata[KEY] = self._used.without_texts().written()
+        linked = link_sources(answer, self._trail.sources, self._used.texts if self._used is not None else None)
+        if linked.end:
+            self.heard(TextDelta(linked.end))
+        answer, self._removed, metadata = linked.whole, linked.removed, {**metadata, **linked.metadata}
         files: list[NamedFile] = []
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
@@ -345,7 +353,7 @@ class Turn:
         )
 
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
-        removed = self._used.removed if self._used is not None else 0
+        removed = self._removed + (self._used.removed if self._used is not None else 0)
         self.agent.core.events.emit(
             TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text, citations_removed=removed)
         )

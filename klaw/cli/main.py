@@ -12,8 +12,8 @@ from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
 LOCAL = (
-    "backup", "channels", "config", "doctor", "export", "imports", "init", "models", "reindex", "service", "token",
-    "update",
+    "backup", "channels", "config", "connect_search", "doctor", "export", "imports", "init", "models", "reindex",
+    "service", "token", "update",
 )  # fmt: skip
 """Modules of this package with commands that need no server."""
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw serve, klaw chat"

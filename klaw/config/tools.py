@@ -11,16 +11,53 @@ import attrs
 from klaw.config.environment import Secret
 from klaw.config.keys import ADDRESS, DAY_S, HEADERS, HOUR_S, USERS, key, section
 
+_WANT_KEY = frozenset({"brave", "tavily", "exa"})
+
+
+@attrs.frozen(kw_only=True)
+class WebSearchConfig:
+    """The tool web_search, which asks a search service. Nothing is asked before a model calls it."""
+
+    service: Literal["searxng", "brave", "tavily", "exa", "mcp"] | None = key(
+        "The service that is asked; mcp = a tool of an MCP server. Without one there is no web_search.", None
+    )
+    url: str | None = key("Its address, for searxng; for others one in the place of their own.", None, **ADDRESS)
+    api_key: Secret | None = key(
+        "Its key, for brave, tavily and exa.",
+        None,
+        pattern=r"[\x21-\x7e]+",
+        hint="be printable ASCII text without spaces",
+    )
+    tool: str | None = key(
+        "For mcp: the tool that searches, as server__tool.",
+        None,
+        pattern=r"[A-Za-z0-9_-]{1,64}",
+        hint="be a tool's name",
+    )
+    max_results: int = key("Results of one search at most.", 8, within=(1, 20))
+    per_day: int = key("Searches of one user in a day of their own time zone.", 100, within=(1, 1_000_000))
+    timeout_s: float = key("The service must have answered within this time.", 20.0, up_to=HOUR_S)
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        needed = {"searxng": ("url", self.url), "mcp": ("tool", self.tool)}
+        name, value = needed.get(self.service or "", ("apiKey", self.api_key if self.service in _WANT_KEY else ""))
+        if value is None:
+            yield name, f"is needed for {self.service}; `klaw connect search` asks for it"
+
 
 @attrs.frozen(kw_only=True)
 class WebToolConfig:
-    """The tool web_fetch, which reads pages of the public web."""
+    """The tool web_fetch, which reads pages of the public web, and web_search."""
 
     enabled: bool = key("Offer web_fetch to models.", False)
     ports: tuple[int, ...] = key("Ports that may be connected to.", (80, 443), within=(1, 65_535))
     max_bytes: int = key("A longer page is cut here, packed or unpacked.", 2_000_000, within=(1024, 20_000_000))
+    max_document_bytes: int = key(
+        "A larger PDF, DOCX or other document is not read.", 20_000_000, within=(1024, 200_000_000)
+    )
     timeout_s: float = key("A page must come within this time, redirects included.", 30.0, up_to=HOUR_S)
     idle_s: float = key("No byte from the server for this long is a time-out.", 10.0, up_to=HOUR_S)
+    search: WebSearchConfig = section(WebSearchConfig)
 
 
 @attrs.frozen(kw_only=True)

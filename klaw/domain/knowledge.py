@@ -186,6 +186,17 @@ class Block:
 
 
 @attrs.frozen(kw_only=True)
+class DocumentText:
+    """What was read of a document that is in no base, with its pages marked; ``problems`` are for people."""
+
+    title: str
+    text: str
+    cut: bool
+    """It has more text than was asked for."""
+    problems: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Passage:
     """A piece of a document that is searched, shown and cited as a whole."""
 

@@ -8,7 +8,6 @@ MAX_READ = 20_000
 MAX_ABOUT = 120
 TITLED: Mapping[str, tuple[str, str]] = {
     "current_time": ("Looked at the clock", "zone"),
-    "fetch": ("Read a web page", "url"),
     "file_glob": ("Looked for files", "pattern"),
     "file_list": ("Listed files", "path"),
     "file_patch": ("Changed a file", "path"),
@@ -26,6 +25,8 @@ TITLED: Mapping[str, tuple[str, str]] = {
     "send_message": ("Sent a message", "chat"),
     "skill_load": ("Read a skill", "name"),
     "subagent_spawn": ("Started a subagent", "prompt"),
+    "web_fetch": ("Read a web page", "url"),
+    "web_search": ("Searched the web", "query"),
 }
 
 

@@ -105,12 +105,13 @@ class Dialogue:
             return attrs.evolve(found, nothing="search_failed", degraded=("search_failed",))
         return _with(found, passages, names, said[0] if said else None, graphs, max_tokens)
 
-    def check(self, answer: str, used: ContextUsed) -> tuple[str, ContextUsed]:
-        """The answer without invalid marks, and what it refers to."""
-        checked = citations.check(answer, used.texts)
+    def check(self, answer: str, used: ContextUsed, more: Mapping[int, str]) -> tuple[str, ContextUsed]:
+        """The answer without invalid marks, and what it refers to; ``more``: what else has numbers."""
+        checked = citations.check(answer, {**used.texts, **more})
         passages = tuple(attrs.evolve(each, cited=each.number in checked.cited) for each in used.passages)
-        uncited = bool(passages) and not checked.cited
-        self.metrics.kept.add(len(checked.cited))
+        cited = checked.cited - more.keys()
+        uncited = bool(passages) and not cited
+        self.metrics.kept.add(len(cited))
         self.metrics.removed.add(checked.removed)
         self.metrics.uncited.add(int(uncited))
         return checked.text, attrs.evolve(used, passages=passages, removed=checked.removed, uncited=uncited)

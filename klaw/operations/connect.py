@@ -31,15 +31,19 @@ def _variable(text: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class ServiceToAsk:
-    service: op.Name = op.required("which: ollama, openrouter, anthropic … or other")
-    url: Annotated[str, Bounds(1, 2_000)] | None = op.argument("the address of its API, up to /v1", metavar="URL")
+class ServiceAndKey:
+    url: Annotated[str, Bounds(1, 2_000)] | None = op.argument("the address of its API", metavar="URL")
     key: Annotated[str, Bounds(1, 4_000)] | None = attrs.field(
         default=None, repr=False, metadata={"argument": op.Argument(help="its key, which is kept in secrets.env")}
     )
     key_env: Annotated[str, Check(_variable, Bounds(pattern=_FORM))] | None = op.argument(
         "the environment variable that holds the key", metavar="VARIABLE"
     )
+
+
+@attrs.frozen(kw_only=True)
+class ServiceToAsk(ServiceAndKey):
+    service: op.Name = op.required("which: ollama, openrouter, anthropic … or other")
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +104,7 @@ async def services(_asked: op.Nothing, _caller: Caller, parts: DatabaseParts) ->
     from klaw.llm.discovery import find_local
 
     found = {each.service if each.service in SERVICES else OTHER: each.base_url for each in await find_local()}
-    keys = await _files().run(with_secrets, parts.paths.config_file.parent)
+    keys = await files().run(with_secrets, parts.paths.config_file.parent)
     listed = [
         OneService(
             id=each.id,
@@ -121,7 +125,7 @@ async def look(asked: ServiceToAsk, _caller: Caller, parts: DatabaseParts) -> Of
     """List the models of a service, and what each can do; nothing is changed."""
     from klaw.llm import connect as connecting
 
-    found = await connecting.look(await _files().run(_connection, asked, parts))
+    found = await connecting.look(await files().run(_connection, asked, parts))
     names = ("name", "context_tokens", "tools", "images", "thinking", "embedding")
     told = [
         {**{name: getattr(each, name) for name in names}, "prices": told_prices(each.prices) if each.prices else None}
@@ -137,20 +141,20 @@ async def connect(asked: ModelToConnect, _caller: Caller, parts: DatabaseParts) 
     from klaw.llm import connect as connecting
 
     config, file, found = parts.config, parts.paths.config_file, None
-    connection = await _files().run(_connection, asked, parts)
+    connection = await files().run(_connection, asked, parts)
     try:
         found = await connecting.look(connection)
         if found.base_url != connection.base_url:
-            connection = await _files().run(_connection, attrs.evolve(asked, url=found.base_url), parts)
+            connection = await files().run(_connection, attrs.evolve(asked, url=found.base_url), parts)
     except connecting.NotConnected as error:
         if error.status not in _LISTS_NOTHING or not asked.test:
             raise
     tried = await connecting.try_model(config, connection, asked.model, found, parts.budget, asks=asked.test)
     changes = connecting.changes_for(config, connection, asked.model, asked.use)
-    after, name = (await _files().run(Draft.of, file, changes)).config, f"{connection.provider}/{asked.model}"
+    after, name = (await files().run(Draft.of, file, changes)).config, f"{connection.provider}/{asked.model}"
     key_in = connection.variable if connection.stores and not asked.dry_run else None
     if not asked.dry_run:
-        await _take_up(parts, changes, key_in, connection.key)
+        await take_up(parts, changes, key_in, connection.key)
         await (await parts.registry()).know(name)  # before the first turn plans with it
     return {
         "model": name,
@@ -166,26 +170,26 @@ async def connect(asked: ModelToConnect, _caller: Caller, parts: DatabaseParts) 
 
 
 @cache
-def _files() -> "Threads":
+def files() -> "Threads":
     """One thread: keys are written one after the other."""
     from klaw.actor.threads import Threads
 
     return Threads("connecting", 1)
 
 
-async def _take_up(parts: DatabaseParts, changes: dict[str, Any], key_in: str | None, key: str | None) -> None:
+async def take_up(parts: DatabaseParts, changes: dict[str, Any], key_in: str | None, key: str | None) -> None:
     """Write the key, and change the settings. Raises ConfigError: nothing was changed."""
     from klaw.config.secrets import store
 
     folder, refused = parts.paths.config_file.parent, None
-    before = await _files().run(store, folder, key_in, key) if key_in is not None else None
+    before = await files().run(store, folder, key_in, key) if key_in is not None else None
     try:
         await parts.change(changes)
     except ConfigError as error:
         refused = error
     if refused is not None:
         if key_in is not None:
-            await _files().run(store, folder, key_in, before)
+            await files().run(store, folder, key_in, before)
         raise refused
 
 

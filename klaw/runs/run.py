@@ -17,6 +17,7 @@ from klaw.actor.failure import error_class, where
 from klaw.agent.agent import Agent
 from klaw.agent.claims import with_end
 from klaw.agent.conversation import Conversation, Ending, ModelCall, describe_failure
+from klaw.agent.linked_answer import link_sources
 from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
@@ -120,7 +121,7 @@ class _Course:
         )
         if conversation.claims.account is not None:
             live.describe(save_claim=conversation.claims.account)
-        text = clean(conversation.text).strip()
+        text = link_sources(clean(conversation.text).strip(), about.trail.sources).whole
         text = with_end(text, conversation.finish_reason) if text else text
         reached = self._reached(conversation.reply_tokens) if conversation.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import attrs
 
+from klaw.agent.linked_answer import link_sources
 from klaw.convert import Bounds
 from klaw.domain.names import name_of
 from klaw.domain.notes import Edit, notes
@@ -158,7 +159,7 @@ def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
         if live.run.delivered >= MAX_DELIVERIES:
             return ToolFailure(f"A run may send {MAX_DELIVERIES} messages, and this one has.")
         try:
-            await live.deliver(text.strip())
+            await live.deliver(link_sources(text.strip(), context.trail.sources).whole)
         except NoSuchChat as error:
             return ToolFailure(
                 f"There is no chat {error.chat}: the text was not sent. It is kept in the record of this run."

@@ -18,19 +18,22 @@ from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
 from klaw.json_schema import schema_of
 from klaw.llm.types import Image, ToolDescription
+from klaw.toolbox.web_sources import WebSources
 
-_NO_SAVING = frozenset({"send_message", "web_fetch"})
+_NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 """Tools that may change or reach something, but never keep anything for the user."""
 
 
 @attrs.define(eq=False)
 class Trail:
-    """What the tools of one turn or run have done so far, for origins and for the check of claims."""
+    """What the tools of one turn or run have done so far, for origins, citations and the check of claims."""
 
     outside: bool = False
     """Something from outside (the web, an MCP server, a program) may have been read: the model may write its words."""
     wrote: bool = False
     """A tool that keeps or schedules something has succeeded."""
+    sources: WebSources = attrs.Factory(WebSources)
+    """The pages that were found or fetched."""
 
     def succeeded(self, name: str, *, changes: bool) -> None:
         """``changes``: the tool may write."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -25,6 +26,9 @@ from klaw.toolbox.executor import Executor, Overflow
 from klaw.toolbox.mcp.server import McpServer
 from klaw.toolbox.spec import Toolbox, ToolSpec
 
+if TYPE_CHECKING:
+    from klaw.toolbox.web_fetch import ReadDocument
+
 
 @attrs.frozen(kw_only=True)
 class Tools:
@@ -36,6 +40,7 @@ class Tools:
     skills: Catalogue
     threads: Threads
     """Slow file tools must not hold back the reading of prompt files."""
+    read_document: "ReadDocument"
     _sdk_threads: Threads = attrs.field(factory=lambda: Threads("mcp", 1), init=False)
     _secrets: dict[str, list[str | None]] = attrs.field(factory=dict, init=False, repr=False)
     """What the secrets of each MCP server were when it was connected."""
@@ -70,7 +75,7 @@ class Tools:
 
     def by_settings(self) -> list[ToolSpec]:
         """The tools that the settings want. Blocks: their code is loaded."""
-        return [*_by_settings(self.core, self.threads)]
+        return [*_by_settings(self.core, self.threads, self.executor.toolbox, self.read_document)]
 
     def register(self, specs: Sequence[ToolSpec]) -> None:
         """Have these tools by the settings, and no other ones. Calls that run go on as they began."""
@@ -108,7 +113,12 @@ class Tools:
 
 
 def build(
-    core: Core, memory: MemoryParts, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
+    core: Core,
+    memory: MemoryParts,
+    composer: Composer,
+    watchers: Callable[[ChatId], int],
+    more: Iterable[ToolSpec],
+    read_document: "ReadDocument",
 ) -> Tools:
     """Make them; nothing runs yet. ``watchers``: how many clients watch a chat; ``more``: tools of other packages."""
     config, workspace = core.config.tools, core.paths.workspace
@@ -130,21 +140,34 @@ def build(
         timeout_s=config.timeout_s,
         approve=approvals.approve,
     )
-    tools = Tools(core=core, executor=executor, mcp=[], approvals=approvals, skills=skills, threads=threads)
+    tools = Tools(
+        core=core,
+        executor=executor,
+        mcp=[],
+        approvals=approvals,
+        skills=skills,
+        threads=threads,
+        read_document=read_document,
+    )
     tools.register(tools.by_settings())
     core.health.add(tools.problems)
     core.changing.told.append(tools.settings_changed)
     return tools
 
 
-def _by_settings(core: Core, threads: Threads) -> Iterator[ToolSpec]:
+def _by_settings(core: Core, threads: Threads, toolbox: Toolbox, read_document: "ReadDocument") -> Iterator[ToolSpec]:
     """The tools that are made of settings. Not even the code of what is switched off is loaded."""
     config, workspace = core.config.tools, core.paths.workspace
     yield from file_tools(workspace, threads, config.max_output_chars)
     if config.web.enabled:
         from klaw.toolbox.web_fetch import WebFetcher, web_fetch
 
-        yield web_fetch(WebFetcher(config.web), config.web.timeout_s)
+        yield web_fetch(WebFetcher(config.web, read_document=read_document), config.web.timeout_s)
+    if config.web.search.service is not None:
+        from klaw.toolbox.web_search import web_search
+
+        search = core.live(lambda now: now.tools.web.search)
+        yield web_search(search, toolbox, core.readers, core.writer, core.clock)
     if config.exec.enabled:
         from klaw.toolbox.host_exec import HostExec, host_exec
         from klaw.toolbox.program import Sandbox

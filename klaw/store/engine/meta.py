@@ -61,9 +61,18 @@ def last_entry(connection: apsw.Connection) -> int:
 
 MODELS = "models:"
 """What is known of a provider's models; its name is appended."""
+SEARCHES = "web_searches:"
+"""A day, and how often a user, whose name is appended, searched the web on it."""
 
 
 def with_prefix(connection: apsw.Connection, prefix: str) -> dict[str, str]:
     """All values whose keys begin so, by the rest of the key."""
     rows = connection.execute("SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
     return {key[len(prefix) :]: value for key, value in rows}
+
+
+def in_no_log(connection: apsw.Connection) -> dict[str, str]:
+    """What a reindex takes over."""
+    return {
+        f"{each}{name}": value for each in (MODELS, SEARCHES) for name, value in with_prefix(connection, each).items()
+    }

@@ -13,7 +13,7 @@ from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.usage import FIELDS, UsageSum
 from klaw.store.changes import Change, Kind, RowIds, ranges
-from klaw.store.engine import tables
+from klaw.store.engine import meta, tables
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rows import dumps, reader
@@ -74,6 +74,16 @@ def both(connection: apsw.Connection, filters: UsageFilters, by: By) -> tuple[Us
     """The sum and its parts, of one state of the database."""
     with snapshot(connection):
         return total(connection, filters), groups(connection, filters, by)
+
+
+def count_search(tx: Transaction, user: UserId, day: str, most: int) -> bool:
+    """Count a search of the web by a user on a day (ISO-8601); False: there were ``most``, and it was not counted. A
+    clock that is set back frees nothing."""
+    counted_on, _, count = (meta.get(tx.connection, f"{meta.SEARCHES}{user}") or "").partition(" ")
+    used = int(count) if counted_on >= day else 0
+    if used < most:
+        meta.put(tx.connection, f"{meta.SEARCHES}{user}", f"{max(counted_on, day)} {used + 1}")
+    return used < most
 
 
 DAYS = 30

@@ -287,8 +287,8 @@ def take_over(
     for step in document_copies.take_over(built, live, slice_s=slice_s):
         yield Progress("documents", *step)
     with suppress(*DAMAGE), built:
-        for name, known in meta.with_prefix(live, meta.MODELS).items():
-            meta.put(built, f"{meta.MODELS}{name}", known)
+        for key, value in meta.in_no_log(live).items():
+            meta.put(built, key, value)
     stored = done = after = total = 0
     try:
         model = vector_model.current(live)

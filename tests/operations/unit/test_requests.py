@@ -32,6 +32,7 @@ SLOW_S = {
     "models_test": 120,
     "models_look": 30,
     "models_connect": 250,
+    "connect_search": 60,
     "doctor": 60,
     "import_put": 300,
     "import_remember": 300,

@@ -12,6 +12,7 @@ import trio
 
 from klaw.config.tools import WebToolConfig
 from klaw.guarded_http import forbidden, resolve_name
+from klaw.knowledge.reading.document_text import document_text
 from klaw.toolbox.web_fetch import WebFetcher
 from tests.support.waiting import HANG_S
 
@@ -112,7 +113,14 @@ async def site(
 
     settings = WebToolConfig(enabled=True, ports=(80, 443, served.port), **config)
     trusted = ssl.create_default_context(cafile=certificate)
-    fetcher = WebFetcher(settings, resolve=names.resolve, forbidden=rule, tls=lambda: trusted, convert_s=convert_s)
+    fetcher = WebFetcher(
+        settings,
+        resolve=names.resolve,
+        forbidden=rule,
+        tls=lambda: trusted,
+        convert_s=convert_s,
+        read_document=document_text,
+    )
 
     async def serve(stream: trio.SocketStream) -> None:
         if certificate is None:

@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.message import MessageKind, Role
+from klaw.domain.names import UserId
 from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
 from klaw.store.engine import connect, meta, vector_model
 from klaw.store.kinds import messages
+from klaw.store.kinds.usage import count_search
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.search import fulltext, vector_search, vectors
@@ -144,14 +146,16 @@ async def test_the_rebuilt_database_is_in_use_and_the_old_one_is_kept(tmp_path: 
     assert drop(tmp_path / "klaw.db") == 0
 
 
-async def test_what_is_known_of_models_is_taken_over(tmp_path: Path) -> None:
+async def test_what_is_known_of_models_and_the_searches_of_the_day_are_taken_over(tmp_path: Path) -> None:
     """It is in no log."""
     await filled(tmp_path)
     async with running_store(tmp_path) as store:
         await store.writer.run(lambda tx: meta.put(tx.connection, f"{meta.MODELS}ollama", '{"base_url": "x"}'))
+        assert await store.writer.run(count_search, UserId("anna"), "2026-11-26", 1)
     assert run(tmp_path).swapped
     async with running_store(tmp_path) as store:
         assert await store.readers.run(meta.with_prefix, meta.MODELS) == {"ollama": '{"base_url": "x"}'}
+        assert not await store.writer.run(count_search, UserId("anna"), "2026-11-26", 1)
 
 
 async def test_a_lost_database_is_made_anew(tmp_path: Path) -> None:

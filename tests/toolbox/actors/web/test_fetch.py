@@ -71,7 +71,7 @@ async def test_text_and_json_come_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [
-        (answer(b"%PDF-1.7", "application/pdf"), "application/pdf, not text"),
+        (answer(b"%PDF-1.7", "application/pdf"), "document.pdf: is a damaged PDF"),
         (answer(b"\x89PNG\0\0", "image/png"), "image/png, not text"),
         (answer(b"MZ\0\0\0", "text/plain"), "not text, whatever"),
         (answer(b"MZ\0\0\0", ""), "not text, whatever"),
