@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 
 from klaw.actor.process import die_with_parent, limit
 from klaw.domain.charset import unicode_codec
-from klaw.knowledge.reading.ocr import Ocr
 from klaw.knowledge.reading.output import Output, UnreadableError
 
 NICE = 10
@@ -189,7 +188,8 @@ def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
 
 def main() -> None:
     request = json.loads(sys.stdin.buffer.readline())
-    request["ocr"] = Ocr.start() if os.pread(request["file"], 5, 0) == b"%PDF-" else None
+    if os.pread(request["file"], 5, 0) == b"%PDF-":  # a program can be started before the limits only
+        request["ocr"] = importlib.import_module("klaw.knowledge.reading.ocr").Ocr.start()
     limit(request["memory_bytes"], request["cpu_s"], nice=NICE)
     die_with_parent()
     output = Output(os.fdopen(os.dup(1), "wb", buffering=65_536))
