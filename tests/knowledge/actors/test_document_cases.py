@@ -206,6 +206,7 @@ def fraction(above: str, below: str) -> str:
     ("body", "texts"),
     [
         (f"<w:p>{run('kept')}<w:del>{run('gone')}</w:del><w:ins>{run(' new')}</w:ins></w:p>", ["kept new"]),
+        (f"<w:p><w:r><w:sym w:font='Wingdings' w:char='F0FE'/></w:r>{run(' agreed')}</w:p>", ["☒ agreed"]),
         (f"<w:p>{run('seen')}{run('hidden', '<w:vanish/>')}</w:p>", ["seen"]),
         (
             f"<w:p>{run('see ')}<w:r><w:fldChar/><w:instrText>REF _Ref1</w:instrText></w:r>{run('1.2')}</w:p>",

@@ -1,6 +1,7 @@
 """What is written in HTML: pages of the web, and electronic books, which are archives of such pages."""
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -13,6 +14,8 @@ from klaw.toolbox.html_text import convert
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page as a tree takes some thirty times its size."""
+_DECLARED = re.compile(r"<!DOCTYPE[^<>\[]*\[.*?\]\s*>", re.IGNORECASE | re.DOTALL)
+"""Entities of its own, which would be taken for text."""
 _PAGES = ("application/xhtml+xml", "text/html")
 _PAGE_NAMES = (".xhtml", ".html", ".htm")
 
@@ -25,7 +28,7 @@ def read_html(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> No
 
 
 def read_page(html: str, output: Output, *, is_title: bool = False) -> None:
-    converted = convert(html, "", plain=True)
+    converted = convert(_DECLARED.sub("<!DOCTYPE html>", html, count=1), "", plain=True)
     if is_title:
         output.title(converted["title"])
     Markdown(output, first_is_title=is_title).read(converted["text"].splitlines())

@@ -20,6 +20,8 @@ _UNSEEN = {
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
 }  # fmt: skip
 """Deleted, said elsewhere, or said once more for other programs."""
+_SYMBOLS = {"F0FE": "☒", "F0FD": "☒", "F0FC": "✓", "F0A8": "☐", "F06F": "☐", "F0A3": "☐"}
+"""Of the fonts Wingdings, with which boxes are ticked."""
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath"
 PAGE_NUMBER = re.compile(r"\W*(?:(?:page|страница|стр\.?|seite)\W*)?\d*\W*(?:(?:of|из|von)\W*)?\d*\W*", re.IGNORECASE)
 
@@ -134,6 +136,8 @@ class _WordReading:
             return
         if tag == f"{W}t":
             parts.append(element.text or "")
+        elif tag == f"{W}sym":
+            parts.append(_SYMBOLS.get(element.get(f"{W}char", "").upper(), ""))
         elif tag == _MATH:
             parts.append(formula(element))
         elif tag == f"{W}checkBox":
