@@ -10,7 +10,7 @@ import attrs
 
 from klaw.convert import JOURNAL, OMIT, Bounds
 from klaw.domain import tokens
-from klaw.domain.text import clean_output, decode, normalized
+from klaw.domain.text import clean_output, find_charset, normalized
 from klaw.errors import BadValue
 
 FILES = "files"
@@ -143,8 +143,9 @@ def sniff(head: bytes) -> str:
 
 def _decoded(head: bytes) -> str | None:
     """The text that a file begins with; None if it is not a text. Its last character may be cut off."""
-    text = decode(head, declares=False).rstrip("\ufffd")
-    if "\ufffd" in text and "\ufffd".encode() not in head:  # bytes of no charset
+    codec, _ = find_charset(head, declares=False)
+    text = head.decode(codec, "replace").removeprefix("\ufeff").rstrip("\ufffd")
+    if codec == "ascii" or ("\ufffd" in text and "\ufffd".encode() not in head):  # bytes of no charset
         return None
     return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
 

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
+from klaw.domain.charset import ODD, SAMPLE_BYTES, guess, oddness, unicode_codec
 from klaw.errors import InvalidValue
 
 HAS_LETTER = r"[\s\S]*[^\x00-@\[-`{-\x7f][\s\S]*"
@@ -210,27 +211,35 @@ _CHARSETS = frozenset(
     }
 )  # fmt: skip
 """Python's codecs that pages are written in; others, such as punycode or utf-7, are not charsets of text."""
-_AS_WESTERN = frozenset({"ascii", "iso8859-1", "iso8859-9"})
-"""Labels that on the web mean the Windows charsets."""
-BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_SUPERSETS = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030",
+    "euc_kr": "cp949", "shift_jis": "cp932",
+}  # fmt: skip
+"""Labels that on the web mean more than they say."""
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
-_LETTER = rb"[\xa3\xa8\xb3\xb8\xc0-\xff]"
-"""In windows-1251 or KOI8-R, where signs such as dashes are other bytes; from 0xC0 on also in windows-1252."""
-_CYRILLIC_WORD = re.compile(_LETTER + rb"{3,}")
-_BESIDE_LATIN = re.compile(rb"(?<=[A-Za-z])" + _LETTER + rb"|" + _LETTER + rb"(?=[A-Za-z])")
 _HEAD_BYTES = 2048
 
 
 def decode(data: bytes, header: str | None = None, *, declares: bool = True) -> str:
-    """The text of a page (or its beginning) by its declared charset, else by what its bytes look like. Bytes that do
-    not fit become U+FFFD. ``header``: the charset of the content type; ``declares``: the text itself may name one, as
-    pages do."""
-    for mark, marked in BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(marked, "replace")
+    """The text of a page (or its beginning), see ``find_charset``; what does not fit becomes U+FFFD."""
+    codec, _ = find_charset(data, header, declares=declares)
+    return data.decode(codec, "replace").removeprefix("\ufeff")
+
+
+def find_charset(data: bytes, header: str | None = None, *, declares: bool = True) -> tuple[str, bool]:
+    """Python's codec of a text (or its beginning), and whether that is sure: Unicode where it is valid, else the
+    declared charset, if it makes sense, else by the letters. ``header``: the charset of the content type;
+    ``declares``: the text itself may name one, as pages do."""
+    if found := unicode_codec(data):
+        return found, True
     declared = _DECLARED.search(data[:_HEAD_BYTES]) if declares else None
-    name = python_name(header) or python_name(declared.group(1).decode("ascii") if declared else None)
-    return data.decode(name or guess(data), "replace")
+    sample = data[:SAMPLE_BYTES]
+    for label in (header, declared.group(1).decode("ascii") if declared else None):
+        if codec := python_name(label):
+            text = sample.decode(codec, "replace")
+            if text.count("\ufffd") <= 2 + len(text) // 200 and oddness(text, codec) < ODD:
+                return codec, True
+    return guess(data)
 
 
 def python_name(label: str | None) -> str | None:
@@ -241,25 +250,5 @@ def python_name(label: str | None) -> str | None:
         name = codecs.lookup(label.strip("\"' ")).name
     except (LookupError, ValueError):
         return None
-    if name in _AS_WESTERN:
-        return "cp1254" if name == "iso8859-9" else "cp1252"
+    name = _SUPERSETS.get(name, name)
     return name if name in _CHARSETS else None
-
-
-def guess(data: bytes) -> str:
-    """UTF-8 if it is valid; else Cyrillic where letters stand together, Latin where accented ones stand alone."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        is_cut = error.reason == "unexpected end of data"  # in the middle of a character
-        if error.start >= len(data) - 3 and (is_cut or not data[: error.start].isascii()):
-            return "utf-8"
-    else:
-        return "utf-8"
-    words = b"".join(_CYRILLIC_WORD.findall(data))
-    if len(words) <= len(_BESIDE_LATIN.findall(data)):
-        return "cp1252"
-    # Most letters are small: in windows-1251 they are from 0xE0 on, in KOI8-R they are below.
-    small_1251 = sum(byte >= 0xE0 for byte in words)
-    small_koi8 = sum(0xC0 <= byte < 0xE0 for byte in words)
-    return "cp1251" if small_1251 >= small_koi8 else "koi8-r"

@@ -12,8 +12,8 @@ MEMORY_BYTES = 1_500_000_000
 CPU_S = 60
 MAX_LINK_CHARS = 500
 _DROPPED = (
-    "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "embed", "canvas", "audio", "video",
-    "form", "button", "input", "select", "textarea", "dialog", "link", "meta",
+    "script", "style", "noscript", "template", "svg", "annotation", "annotation-xml", "iframe", "object", "embed",
+    "canvas", "audio", "video", "button", "input", "select", "textarea", "dialog", "link", "meta",
 )  # fmt: skip
 _MARKUP = ("a", "b", "strong", "em", "i", "u", "s", "del", "mark", "small", "sub", "sup")
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
@@ -24,6 +24,7 @@ def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
     import warnings
 
     from bs4 import BeautifulSoup
+    from bs4.element import Declaration, ProcessingInstruction
     from markdownify import MarkdownConverter
 
     warnings.simplefilter("ignore")  # of pages that look like something else
@@ -31,6 +32,8 @@ def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
     title = " ".join(soup.title.get_text().split()) if soup.title is not None else ""
     if soup.title is not None:
         soup.title.decompose()
+    for node in soup.find_all(string=lambda text: isinstance(text, (Declaration, ProcessingInstruction))):
+        node.extract()  # such as the declaration of XML
     for tag in soup.find_all(_DROPPED):
         tag.decompose()
     for tag in soup.find_all(lambda tag: tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))):

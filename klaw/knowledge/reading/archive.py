@@ -1,6 +1,7 @@
 """Documents that are archives of XML: looked through before anything is unpacked, and unpacked within limits."""
 
 import io
+import posixpath
 import re
 import zipfile
 import zlib
@@ -13,6 +14,8 @@ MAX_RATIO = 200
 BOMB_BYTES = 16 * 1024 * 1024
 """Unpacked; a smaller part does no harm whatever its ratio."""
 CHUNK_BYTES = 1 << 20
+DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+"""Of text in boxes and pictures."""
 _XML = (".xml", ".rels")
 
 
@@ -65,6 +68,19 @@ class Archive:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
         return etree.fromstring(data, parser)
 
+    def related(self, part: str, kind: str) -> list[str]:
+        """The parts of a kind to which a part of an office file refers, or the file itself: ``""``."""
+        folder, _, name = part.rpartition("/")
+        relations = posixpath.join(folder, "_rels", f"{name}.rels")
+        if relations not in self.names:
+            return []
+        found = (
+            posixpath.normpath(posixpath.join("/", folder, each.get("Target", ""))).removeprefix("/")
+            for each in self.xml(relations)
+            if isinstance(each.tag, str) and each.get("Type", "").endswith(f"/{kind}")
+        )
+        return sorted({name for name in found if name in self.names})
+
     def check_xml(self, sought: re.Pattern[bytes] | None = None) -> bool:
         """Returns whether something short that is sought is in its XML. Raises UnreadableError for entities."""
         found = False
@@ -77,6 +93,19 @@ class Archive:
                         found = found or (sought is not None and sought.search(chunk) is not None)
                         before = chunk[-64:]
         return found
+
+    def behind(self, name: str, mark: bytes) -> bytes:
+        """What stands in a part behind the last of some marks; nothing if that is more than a few megabytes."""
+        rest, found = b"", False
+        with self._zip.open(name) as part:
+            while chunk := part.read(CHUNK_BYTES):
+                _, marked, rest = (rest + chunk).rpartition(mark)
+                found = found or bool(marked)
+                if not found:
+                    rest = rest[-len(mark) :]
+                elif len(rest) > 4 * CHUNK_BYTES:
+                    return b""
+        return rest if found else b""
 
     def slim(self) -> BinaryIO:
         """The archive with its XML only; of pictures and films only the names: libraries load all that they find."""

@@ -6,7 +6,6 @@ first line of standard input, the answer goes to standard output (``output``). I
 SIGIO, which ends a process, when the other end of its standard input is closed.
 """
 
-import codecs
 import importlib
 import json
 import os
@@ -17,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from klaw.actor.process import die_with_parent, limit
+from klaw.domain.charset import unicode_codec
 from klaw.knowledge.reading.output import Output, UnreadableError
 
 NICE = 10
@@ -34,27 +34,53 @@ READERS: Mapping[str, str] = {
     "html": "html:read_html",
     "epub": "html:read_epub",
     "pdf": "pdf:read",
-    "docx": "office:read_docx",
+    "docx": "word:read",
     "pptx": "office:read_pptx",
     "xlsx": "tables:read_xlsx",
     "csv": "tables:read_csv",
-    "eml": "html:read_mail",
+    "eml": "mail:read_mail",
+    "mbox": "mail:read_mbox",
+    "odt": "office:read_open_document",
+    "ods": "office:read_open_document",
+    "odp": "office:read_open_document",
+    "rtf": "text:read_rtf",
+    "ics": "calendars:read_calendar",
+    "vcf": "calendars:read_contacts",
+    "srt": "text:read_subtitles",
     "json": "text:read_json",
 }
 """The function of each format, in ``formats``."""
 
 SUFFIXES: Mapping[str, str] = {
     "txt": "txt", "text": "txt", "log": "txt", "md": "md", "markdown": "md", "html": "html", "htm": "html",
-    "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx", "xlsx": "xlsx",
-    "xlsm": "xlsx", "csv": "csv", "tsv": "csv", "epub": "epub", "eml": "eml", "json": "json",
-    "jsonl": "json", "ndjson": "json",
+    "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "dotx": "docx", "dotm": "docx", "pptx": "pptx",
+    "pptm": "pptx", "xlsx": "xlsx", "xlsm": "xlsx", "csv": "csv", "tsv": "csv", "epub": "epub", "eml": "eml",
+    "mbox": "mbox", "json": "json", "jsonl": "json", "ndjson": "json", "odt": "odt", "ott": "odt", "ods": "ods",
+    "ots": "ods", "odp": "odp", "otp": "odp", "rtf": "rtf", "ics": "ics", "vcf": "vcf", "srt": "srt", "vtt": "srt",
 }  # fmt: skip
 _ARCHIVES = {
     "word/document.xml": "docx",
+    "word/document2.xml": "docx",
     "ppt/presentation.xml": "pptx",
     "xl/workbook.xml": "xlsx",
     "META-INF/container.xml": "epub",
 }
+_OPEN_DOCUMENTS = {
+    b"application/vnd.oasis.opendocument.text": "odt",
+    b"application/vnd.oasis.opendocument.spreadsheet": "ods",
+    b"application/vnd.oasis.opendocument.presentation": "odp",
+}
+_TEXTS = (
+    (re.compile(r"\s*\{\\rtf"), "rtf"),
+    (re.compile(r"\s*BEGIN:VCALENDAR", re.IGNORECASE), "ics"),
+    (re.compile(r"\s*BEGIN:VCARD", re.IGNORECASE), "vcf"),
+    (re.compile(r"\s*(?:WEBVTT\b|\d+\s*\n(?:\d+:)?\d\d:\d\d[.,]\d+\s*-->)"), "srt"),
+    (re.compile(r"From \S+.*\d{4}\r?\n[A-Za-z-]+:"), "mbox"),
+)
+"""How texts begin that are something else, whatever they are called."""
+_MAIL = re.compile(
+    r"(?:(?:Received|Return-Path|From|To|Subject|Date|MIME-Version|Message-ID):.*\r?\n(?:[ \t].*\r?\n)*){3}"
+)
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _KNOWN = (
@@ -62,13 +88,11 @@ _KNOWN = (
     (re.compile(rb"\x1f\x8b|BZh|\xfd7zXZ|7z\xbc\xaf|Rar!|.{257}ustar", re.DOTALL), "an archive"),
     (re.compile(rb"\x7fELF|MZ"), "a program"),
     (re.compile(rb"ID3|OggS|fLaC|RIFF|.{4}ftyp", re.DOTALL), "a recording"),
-    (re.compile(rb"\{\\rtf"), "RTF: save it as DOCX or PDF"),
     (re.compile(rb"%!PS"), "PostScript: save it as PDF"),
 )
 _HTML = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
 )
-_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
 
 
@@ -99,11 +123,14 @@ def _archive(file: BinaryIO) -> str:
     try:
         with zipfile.ZipFile(file) as archive:
             parts = archive.infolist()
+            kind = archive.open("mimetype").read(100).strip() if parts and parts[0].filename == "mimetype" else b""
     except zipfile.BadZipFile:
         raise UnreadableError("broken", "is a damaged archive, or only a part of one") from None
     if len(parts) > MAX_PARTS:
         raise UnreadableError("unpacks_too_large", f"holds {len(parts):,} files; {MAX_PARTS:,} are the limit")
     names = {part.filename for part in parts}
+    if found := _OPEN_DOCUMENTS.get(kind.removesuffix(b"-template")):
+        return found
     for part, found in _ARCHIVES.items():
         if part in names:
             return found
@@ -111,17 +138,20 @@ def _archive(file: BinaryIO) -> str:
 
 
 def _is_text(head: bytes) -> bool:
-    return head.startswith(_MARKS) or len(_CONTROLS.findall(head)) <= STRAY + len(head) // 200
+    return unicode_codec(head) not in (None, "utf-8") or len(_CONTROLS.findall(head)) <= STRAY + len(head) // 200
 
 
 def _text(head: bytes, said: str | None) -> str:
     """Which of the formats that are text, in which nothing but a name tells most of them."""
-    encoding = "utf-16" if head.startswith(_MARKS[1:]) else "latin-1"
-    if _HTML.match(head.removeprefix(codecs.BOM_UTF8)[:4096].decode(encoding, "replace")):
+    begin = head[:4096].decode(unicode_codec(head) or "latin-1", "replace").removeprefix("\ufeff")
+    if _HTML.match(begin):
         return said if said in ("html", "md", "eml") else "html"
+    for pattern, found in _TEXTS:
+        if said != "eml" and pattern.match(begin):
+            return found
     if said is None:
-        return "txt"
-    if said in ("pdf", *_ARCHIVES.values()):
+        return "eml" if _MAIL.match(begin) else "txt"
+    if said in ("pdf", *_ARCHIVES.values(), *_OPEN_DOCUMENTS.values()):
         raise UnreadableError("broken", f"is not {said.upper()}, but a text: rename it if it is one")
     return said
 
@@ -158,6 +188,8 @@ def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
 
 def main() -> None:
     request = json.loads(sys.stdin.buffer.readline())
+    if os.pread(request["file"], 5, 0) == b"%PDF-":  # a program can be started before the limits only
+        request["ocr"] = importlib.import_module("klaw.knowledge.reading.ocr").Ocr.start()
     limit(request["memory_bytes"], request["cpu_s"], nice=NICE)
     die_with_parent()
     output = Output(os.fdopen(os.dup(1), "wb", buffering=65_536))

@@ -1,5 +1,6 @@
 """What the child says about a document: lines of JSON, each an object of one key: ``format``, ``title``, ``look`` and
-``page`` (what is done with this page begins), ``block``, ``problem``, at last ``end``. Imports nothing heavy."""
+``page`` (what is done with this page begins), ``block``, ``problem``, ``waited``, at last ``end``. Imports nothing
+heavy."""
 
 import json
 import re
@@ -20,6 +21,12 @@ _LETTERS = str.maketrans({
     "\xad": "", "\u200b": "", "\ufeff": "", "\xa0": " ", "\u2028": "\n", "\u2029": "\n\n", "\f": "\n\n", "\t": " ",
 })  # fmt: skip
 """Ligatures that no search would find, and marks that nobody sees."""
+_NO_TITLE = re.compile(
+    r"\s*(?:word document|microsoft word\b.*|документ(?: microsoft)?(?: word)?|(?:document|документ|untitled) ?\d*"
+    r"|без имени.*|powerpoint presentation|презентация powerpoint|slide 1|слайд 1|unknown|title)\s*$",
+    re.IGNORECASE,
+)
+"""What programs call a document to which nobody gave a title."""
 _BLANKS = re.compile(r" {2,}")
 _LINE_ENDS = re.compile(r" ?\n ?")
 
@@ -42,6 +49,8 @@ class Output:
         self._pages = 0
         self._sample: list[str] = []
         self._sampled = 0
+        self.under: tuple[str, ...] = ()
+        """Headings above those of each block: of a document in another one."""
 
     def format(self, name: str) -> None:
         self._line({"format": name})
@@ -54,11 +63,17 @@ class Output:
         """A page is examined before the reading begins, which may be too much for this process."""
         self._line({"look": number})
 
+    def waited(self, seconds: float) -> None:
+        """So long another program worked for this one."""
+        self._line({"waited": seconds})
+
     def pages(self, count: int) -> None:
         self._pages = count
 
     def title(self, text: str | None) -> None:
         """Set the title; the first that is not empty counts."""
+        if _NO_TITLE.match(text or ""):
+            return
         if not self._title and (title := one_line(text or "")[:MAX_TITLE_CHARS]):
             self._title = title
             self._line({"title": title})
@@ -73,7 +88,7 @@ class Output:
         if self._sampled < SAMPLE_CHARS:
             self._sample.append(cleaned[: SAMPLE_CHARS - self._sampled])
             self._sampled += len(cleaned)
-        path = [one_line(each)[:MAX_HEADING_CHARS] for each in headings[-MAX_HEADINGS:]]
+        path = [one_line(each)[:MAX_HEADING_CHARS] for each in (*self.under, *headings)[-MAX_HEADINGS:]]
         for piece in _pieces(cleaned):
             self._line({"block": {"text": piece, "page": page, "headings": path, "kind": kind}})
 

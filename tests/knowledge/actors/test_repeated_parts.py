@@ -17,7 +17,7 @@ from docx.opc.constants import RELATIONSHIP_TYPE as RT
 from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 
-from klaw.knowledge.reading.formats.html import MAX_HEADER_CHARS
+from klaw.knowledge.reading.formats.mail import MAX_HEADER_CHARS
 from klaw.knowledge.reading.reader import CHARS_FOR_BYTE, LEAST_CHARS, ReadingLimits
 from tests.support.documents import codes, read, write
 

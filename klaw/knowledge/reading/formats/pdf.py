@@ -3,7 +3,7 @@ letters. Lines at the same place of many pages (running titles, page numbers) ar
 
 import bisect
 import re
-from collections import Counter, defaultdict
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -11,114 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
-from klaw.knowledge.reading.output import Output, UnreadableError, one_line, tidy
-
-MAX_PAGE_CHARS = 2_000_000
-SAMPLE_PAIRS = 8
-"""Neighbouring pages that are compared to find sizes of letters and running lines."""
-MARGIN = 0.12
-"""Share of a page's height, at its top and its bottom, where running lines stand."""
-MAX_RUNNING = 150
-
-_DIVIDED = "\ufffe"
-_HYPHEN = re.compile(rf"(\w?){_DIVIDED}(\w?)")
-_NUMBER = re.compile(r"\d+")
-
-
-class PdfLine(NamedTuple):
-    """A line of a page; two that a hyphen joins are one."""
-
-    text: str
-    bottom: float
-    height: float
-    """Size of its first letter; 0 where the page's letters cannot be located."""
-    last: float
-    """Bottom of the last of those that are joined."""
-
-
-class Layout(NamedTuple):
-    body: float
-    """Height of most letters; 0: not known."""
-    running: Mapping[tuple[str, int], int]
-    """Lines of many pages (``_place``), each with the index of a page on which it is kept."""
-
-    def leaves_out(self, line: PdfLine, height: float, index: int) -> bool:
-        return _in_margin(line, height) and self.running.get(_place(line), index) != index
-
-
-def layout(pdf: Any, pages: Sequence[int], output: Output) -> Layout:
-    """Judge by pages from all over the document, the same ones whenever it is read."""
-    count = len(pages)
-    pairs = min(SAMPLE_PAIRS, (count + 1) // 2)
-    starts = {pair * max(1, count - 1) // pairs for pair in range(pairs)}
-    sample = sorted({pages[at] for start in starts for at in (start, start + 1) if at < count})
-    heights: Counter[float] = Counter()
-    places: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for index in sample:
-        output.look(index + 1)
-        try:
-            found, height = lines(pdf, index)
-        except Exception:  # noqa: BLE001, S112 - it is reported when its turn comes
-            continue
-        for line in found:
-            heights[round(line.height * 2) / 2] += len(line.text)
-        for place in {_place(line) for line in found if _in_margin(line, height)}:
-            places[place].append(index)
-    heights.pop(0, None)
-    enough = max(4, len(sample) // 3)
-    running = {place: found[0] for place, found in places.items() if len(found) >= enough}
-    return Layout(body=heights.most_common(1)[0][0] if heights else 0, running=running)
-
-
-def _in_margin(line: PdfLine, height: float) -> bool:
-    middle = line.bottom + line.height / 2
-    return line.height > 0 and len(line.text) <= MAX_RUNNING and not MARGIN * height < middle < (1 - MARGIN) * height
-
-
-def _place(line: PdfLine) -> tuple[str, int]:
-    return _NUMBER.sub("#", one_line(line.text).casefold()), round(line.bottom / 3)
-
-
-def lines(pdf: Any, index: int) -> tuple[list[PdfLine], float]:
-    """The lines of a page that are not empty, and the page's height."""
-    page = pdf[index]
-    try:
-        text_page = page.get_textpage()
-        try:
-            count = text_page.count_chars()
-            if count > MAX_PAGE_CHARS:
-                raise UnreadableError("too_much_text", f"has {count:,} characters; {MAX_PAGE_CHARS:,} are the limit")
-            text = text_page.get_text_range() if count > 0 else ""
-            located = len(text) == count
-            found, at = [], 0
-            for part in text.split("\r\n"):
-                if stripped := _dehyphenated(tidy(part)).strip():
-                    begin = at + len(part) - len(part.lstrip())
-                    _, bottom, _, top = text_page.get_charbox(begin, loose=True) if located else (0, 0, 0, 0)
-                    joined = at + part.rfind(_DIVIDED, 0, -1) + 1
-                    last = text_page.get_charbox(joined, loose=True)[1] if located and joined > at else bottom
-                    found.append(PdfLine(stripped, bottom, max(0.0, top - bottom), last))
-                at += len(part) + 2
-            return found, page.get_height()
-        finally:
-            text_page.close()
-    finally:
-        page.close()
-
-
-def _dehyphenated(text: str) -> str:
-    """PDFium joins a word that was divided at a line's end by U+FFFE; a hyphen that belongs to it has to stay."""
-
-    def join(found: re.Match[str]) -> str:
-        before, after = found[1], found[2]
-        rest = text[found.end() :].partition(" ")[0]
-        divided = before.islower() and after.islower() and "-" not in rest
-        return before + ("" if divided else "-") + after
-
-    return _HYPHEN.sub(join, text)
-
-
-# -- pages and headings ------------------------------------------------------------------------------------------------
+from klaw.knowledge.reading.formats.pdf_lines import Layout, PdfLine, layout, lines
+from klaw.knowledge.reading.ocr import INSTALL, Ocr, picture_of
+from klaw.knowledge.reading.ocr import MAX_PAGES as MAX_SCANS
+from klaw.knowledge.reading.output import Output, UnreadableError, one_line
 
 MAX_OUTLINE = 20_000
 PAGES_AT_ONCE = 250
@@ -175,7 +71,7 @@ def read(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
     output.pages(count)
     output.title(_title(pdf))
     readable = [index for index in range(count) if index not in skipped]
-    reading = _PdfReading(output, _outline(pdf), layout(pdf, readable, output))
+    reading = _PdfReading(output, _outline(pdf), layout(pdf, readable, output), request.get("ocr"))
     for index in range(count):
         if index and index % PAGES_AT_ONCE == 0:
             pdf.close()
@@ -203,11 +99,13 @@ def _open(file: BinaryIO) -> Any:
     from pypdfium2 import PdfDocument, PdfiumError
 
     try:
-        return PdfDocument(Path(f"/proc/self/fd/{file.fileno()}"))
+        pdf = PdfDocument(Path(f"/proc/self/fd/{file.fileno()}"))
+        pdf.init_forms()
     except PdfiumError as error:
         if error.err_code == _PASSWORD:
             raise UnreadableError("encrypted", "is protected by a password: save it without one") from None
         raise UnreadableError("broken", "is a damaged PDF, or only a part of one") from None
+    return pdf
 
 
 def _title(pdf: Any) -> str:
@@ -240,8 +138,9 @@ class _OutlineMark(NamedTuple):
 class _PdfReading:
     """What goes on from page to page: the headings."""
 
-    def __init__(self, output: Output, outline: Sequence[OutlineEntry], layout: Layout) -> None:
+    def __init__(self, output: Output, outline: Sequence[OutlineEntry], layout: Layout, ocr: Ocr | None) -> None:
         self._output = output
+        self._ocr = ocr
         self._outline = outline
         self._layout = layout
         self._path: list[tuple[float, str]] = []
@@ -251,7 +150,8 @@ class _PdfReading:
     def page(self, pdf: Any, index: int) -> None:
         lines, marks = self._look(pdf, index)
         if not any(_LETTERS.search(line.text) for line in lines) and _has_pictures(pdf, index):
-            raise UnreadableError("no_text", "has pictures and no text: it may be a scan")
+            self._scan(pdf, index)
+            return
         number, at = index + 1, 0
         for mark in marks:
             self._send(lines[at : mark.begin], number)
@@ -273,6 +173,25 @@ class _PdfReading:
             self._enter(_OutlineMark(0, 0, entry.level, entry.title))
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _scan(self, pdf: Any, index: int) -> None:
+        if self._ocr is None:
+            hint = f"it may be a scan, which is read if tesseract is installed ({INSTALL})"
+            raise UnreadableError("no_text", f"has pictures and no text: {hint}")
+        if self._ocr.pages == MAX_SCANS:
+            raise UnreadableError("no_text", f"is a scan; {MAX_SCANS} pages of a document are read")
+        begun, page = time.monotonic(), pdf[index]
+        try:
+            text = self._ocr.read(picture_of(page)) if _is_covered(page) else ""
+        finally:
+            page.close()
+        self._output.waited(time.monotonic() - begun)
+        if not _LETTERS.search(text or ""):
+            why = "took too long to be read" if text is None else "none was found in them"
+            raise UnreadableError("no_text", f"has pictures and no text: {why}")
+        self._output.problem("scan", "was read from a picture: letters and numbers may be wrong", page=index + 1)
+        for paragraph in (text or "").split("\n\n"):
+            self._output.block(paragraph, page=index + 1, headings=self._headings)
 
     def _look(self, pdf: Any, index: int) -> tuple[list[PdfLine], list[_OutlineMark]]:
         found, height = lines(pdf, index)
@@ -386,3 +305,13 @@ def _has_pictures(pdf: Any, index: int) -> bool:
         return False
     finally:
         page.close()
+
+
+def _is_covered(page: Any) -> bool:
+    """Whether what is on a page is large enough to hold text; tesseract takes as long for a dot as for a letter."""
+    width, height = page.get_size()
+    boxes = [each.get_bounds() for each in page.get_objects(max_depth=3)]
+    left, bottom, right, top = (
+        pick(sides) for pick, sides in zip((min, min, max, max), zip(*boxes, strict=True), strict=True)
+    )
+    return bool(right - left > width / 10 and top - bottom > height / 10)

@@ -1,45 +1,52 @@
-"""Plain text, Markdown and JSON, read as a stream in whatever charset."""
+"""Plain text, Markdown, JSON, RTF and subtitles, in whatever charset."""
 
+import codecs
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from klaw.domain.text import BYTE_ORDER_MARKS, guess, plural, python_name
+from klaw.domain.charset import BYTE_ORDER_MARKS, guess
+from klaw.domain.text import decode, find_charset, plural
 from klaw.knowledge.reading.output import BlockKind, Output, UnreadableError, one_line
 
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE = MAX_PARAGRAPH = 8192
 """Characters: what is longer is taken in pieces."""
+UNSURE = "does not say in which charset it is, and it cannot be told for sure: save it as UTF-8 if letters are wrong"
 
 
-def open_text(file: BinaryIO, label: str | None = None) -> io.TextIOWrapper:
-    """A file as text; what does not fit its charset, declared by ``label`` or guessed, becomes U+FFFD."""
-    return io.TextIOWrapper(file, encoding=_charset(file, label), errors="replace")
+def open_text(file: BinaryIO, output: Output) -> io.TextIOWrapper:
+    """A file as text, in the charset that its bytes look like; what does not fit becomes U+FFFD."""
+    codec, sure = _charset(file)
+    if not sure:
+        output.problem("charset", UNSURE)
+    return io.TextIOWrapper(file, encoding=codec, errors="replace")
 
 
-def _charset(file: BinaryIO, label: str | None) -> str:
-    """By its mark, by the label, as UTF-8 if all of it is that, else by the bytes that are not."""
-    head = file.read(4)
-    file.seek(0)
-    for mark, name in BYTE_ORDER_MARKS:
-        if head.startswith(mark):
-            return "utf-8-sig" if name == "utf-8" else "utf-16"
-    found = python_name(label)
-    pending = b""
-    while found is None:
-        chunk = file.read(CHUNK_BYTES)
+def decoded(data: bytes, output: Output, header: str | None = None, *, declares: bool = True) -> str:
+    """A text that was taken in as a whole; ``header``: the charset that is declared outside of it."""
+    if not find_charset(data, header, declares=declares)[1]:
+        output.problem("charset", UNSURE)
+    return decode(data, header, declares=declares)
+
+
+def _charset(file: BinaryIO) -> tuple[str, bool]:
+    """By its mark, as UTF-8 if all of it is that, else by the bytes that are not."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    data = file.read(CHUNK_BYTES)
+    for mark, codec in BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            file.seek(0)
+            return "utf-8-sig" if codec == "utf-8" else "utf-16", True
+    found = guess(data)
+    while data and found[0] == "utf-8":
         try:
-            (pending + chunk).decode()
-            pending = b""
-        except UnicodeDecodeError as error:
-            data = pending + chunk
-            if error.start < len(data) - 3:
-                found = guess(data[max(0, error.start - 1000) :])
-            pending = data[error.start :]  # a character may be cut in two
-        if not chunk:
-            found = found or "utf-8"
+            decoder.decode(data)
+        except UnicodeDecodeError:
+            found = guess(data)
+        data = file.read(CHUNK_BYTES)
     file.seek(0)
     return found
 
@@ -50,7 +57,7 @@ def lines(text: io.TextIOBase) -> Iterator[str]:
 
 
 def read_plain(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
-    paragraphs(lines(open_text(file)), output)
+    paragraphs(lines(open_text(file, output)), output)
 
 
 def paragraphs(source: Iterable[str], output: Output, headings: tuple[str, ...] = ()) -> None:
@@ -67,7 +74,7 @@ def paragraphs(source: Iterable[str], output: Output, headings: tuple[str, ...] 
 
 
 def read_markdown(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
-    Markdown(output).read(lines(open_text(file)))
+    Markdown(output).read(lines(open_text(file, output)))
 
 
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)")
@@ -79,12 +86,11 @@ _RULE = re.compile(r"(?=.*-)[\s|:+-]*+$")
 
 
 class Markdown:
-    """Reads Markdown into blocks, under some headings; the first heading of its own may be the document's title."""
+    """Reads Markdown into blocks; its first heading may be the document's title."""
 
-    def __init__(self, output: Output, *, first_is_title: bool = True, under: tuple[str, ...] = ()) -> None:
+    def __init__(self, output: Output, *, first_is_title: bool = True) -> None:
         self._output = output
         self._first_is_title = first_is_title
-        self._under = under
         self._path: list[tuple[int, str]] = []
         self._kept: list[str] = []
         self._size = 0
@@ -143,7 +149,7 @@ class Markdown:
         self._size += len(line)
 
     def _flush(self, kind: BlockKind = "text") -> None:
-        headings = (*self._under, *(text for _, text in self._path))
+        headings = tuple(text for _, text in self._path)
         if kind == "text" and self._is_table:
             kind = "table"
         self._output.block("\n".join(self._kept), headings=headings, kind=kind)
@@ -172,7 +178,7 @@ def read_json(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> No
     lines: list[str] = []
     size = whole = 0
     try:
-        for event, value in ijson.basic_parse(_Bytes(open_text(file)), multiple_values=True):
+        for event, value in ijson.basic_parse(_Bytes(open_text(file, output)), multiple_values=True):
             if event in _CLOSES:
                 path.pop()
             if event == "map_key":
@@ -204,3 +210,44 @@ def read_json(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> No
 def _written(path: list[str | int]) -> str:
     parts = [f"[{part}]" if isinstance(part, int) else f".{one_line(part)}" for part in path]
     return f"{''.join(parts).removeprefix('.')}: " if parts else ""
+
+
+_RTF_PICTURE = re.compile(r"[0-9a-fA-F\r\n]{1000,}")
+_RTF_TITLE = re.compile(r"\{\\title ([^{}]*)\}")
+_RTF_BESIDE = re.compile(r"\\(?:footnote|header[lrf]?|footer[lrf]?|annotation)\b ?")
+"""Before text that is no part of the running one."""
+_RTF_DELETED = re.compile(r"\{[^{}]{0,200}\\(?:deleted|v)\b(?!0)[^{}]*\}")
+STEP_S = 60
+"""How often the time is said."""
+_CUE = re.compile(r"\s*(?:(\d+):)?(\d\d):(\d\d)[.,]\d+\s*-->")
+_VOICE = re.compile(r"<v(?:\.[^ >]*)? ([^>]+)>")
+_TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
+
+
+def read_rtf(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
+    rtf_to_text = import_module("striprtf.striprtf").rtf_to_text
+    source = _RTF_PICTURE.sub("", file.read().decode("latin-1"))
+    if title := _RTF_TITLE.search(source):
+        output.title(rtf_to_text(r"{\rtf1\ansi\ansicpg1251 " + title[1] + "}", errors="replace"))
+    source = _RTF_BESIDE.sub(lambda _: "\\par ", _RTF_DELETED.sub("", source))
+    paragraphs("\n\n".join(rtf_to_text(source, errors="replace").splitlines()).splitlines(), output)
+
+
+def read_subtitles(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
+    """What is said, with the time (``[1:02:30]``) each minute; a line that stays on the screen is taken once."""
+    said: list[str] = []
+    seconds, told, before, size = 0, -STEP_S, "", 0
+    in_cue = False
+    for line in lines(open_text(file, output)):
+        if cue := _CUE.match(line):
+            hours, minutes, rest = (int(each or 0) for each in cue.groups())
+            seconds, in_cue = (hours * 60 + minutes) * 60 + rest, True
+        elif not line.strip():
+            in_cue = False
+        elif in_cue and (text := _TAG.sub("", _VOICE.sub(r"\1: ", line)).strip()) and text != before:
+            if seconds >= told + STEP_S or size > MAX_PARAGRAPH:
+                output.block("\n".join(said))
+                said, size, told = [f"[{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}]"], 0, seconds
+            said.append(text)
+            before, size = text, size + len(text)
+    output.block("\n".join(said))
