@@ -12,8 +12,8 @@ from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
 LOCAL = (
-    "backup", "channels", "config", "doctor", "export", "imports", "init", "models", "reindex", "service", "token",
-    "update",
+    "backup", "channels", "config", "doctor", "export", "imports", "init", "mcp", "models", "reindex", "service",
+    "token", "update",
 )  # fmt: skip
 """Modules of this package with commands that need no server."""
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw serve, klaw chat"
@@ -75,7 +75,7 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     every = [noun for folder, name in chosen for noun in nouns_of(f"klaw.{folder}.{name}")]
     for noun in dict.fromkeys(every):  # once all modules are there: one may add to the noun of another
         group = operations.add(commands, noun)
-        if noun.word == "mcp":
+        if noun.word == "mcp" and noun.local:
             _mcp_serve(group)
 
 
