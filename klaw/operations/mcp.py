@@ -71,6 +71,8 @@ def in_short(server: dict[str, Any]) -> str:
         state += f": {server['said']}" if server.get("said") else ""
         if server["retry_in_s"] is not None and "klaw mcp login" not in state:
             state += f"; next attempt in {span(server['retry_in_s'])}"
+    elif server["reason"]:
+        state += f", but {server['reason']}"
     has = [plural(len(server["tools"]), "tool")]
     has += [plural(server[f"{kind}s"], kind) for kind in ("resource", "prompt") if server[f"{kind}s"]]
     return f"{server['name']}: {state}, {', '.join(has)}"

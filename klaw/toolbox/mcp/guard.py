@@ -44,6 +44,8 @@ class Link:
         self.status: int | None = None
         self.challenge: httpx2.Response | None = None
         """The response that asked for a login, or for more rights."""
+        self.wants = ""
+        """What it refuses only some requests for."""
         self.logged: Counter[str] = Counter()
         """How many messages the server logged, by level."""
         self.last_logged = ""

@@ -189,10 +189,13 @@ class PersonOAuth(OAuthClientProvider):
             response = yield request
             if response.status_code != 401 or not context.can_refresh_token():
                 break
-        if response.status_code == 401 or extract_field_from_www_auth(response, "error") == "insufficient_scope":
+        if response.status_code == 401:
             self._link.challenge = response
             what = "wants a login" if context.current_tokens is None else "does not accept Klaw's login"
             self._link.end(f"it {what}; {self._to_do}")
+        elif extract_field_from_www_auth(response, "error") == "insufficient_scope":  # for this request
+            self._link.challenge = response
+            self._link.wants = f"it wants more rights than Klaw's login has; {self._to_do}"
         elif response.status_code in (403, 407):
             self._link.end(f"it refuses Klaw (HTTP status {response.status_code})")
 
@@ -222,7 +225,6 @@ class PersonOAuth(OAuthClientProvider):
                 if wanted is request and not began:
                     began = True
                     if response.status_code not in (401, 403):  # perhaps it refuses something else
-                        await response.aclose()
                         response = self._login.challenge or httpx2.Response(401, request=request)
                 elif "/.well-known/o" in wanted.url.path and "protected-resource" not in wanted.url.path:
                     await self._look_for_device_grant(response)

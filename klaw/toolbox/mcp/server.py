@@ -112,6 +112,7 @@ class McpServer:
             resources=sum(1 for _ in resources),
             prompts=len(self.entries.get("prompts", ())),
             retry_in_s=retry,
+            reason=self._report.reason or (self._link and self._link.wants) or None,
             logged=dict(self._link.logged) if self._link else {},
             said=self._report.said or (self._link and self._link.last_logged) or None,
         )
@@ -371,6 +372,8 @@ class McpServer:
         return failures
 
     def _enter(self, state: McpState, reason: str | None = None) -> None:
+        if state is McpState.WAITING and self._again.is_set():
+            return  # it is connected anew, whatever became of the connection before
         if state is not McpState.STARTING:
             self._settled.set()
         since = self._report.since if state is self._report.state else self._clock.now()

@@ -163,6 +163,8 @@ class McpSession:
         except MCPError as error:
             if error.code == CONNECTION_CLOSED and self._link.ended.is_set():
                 return None
+            if self._link.wants:
+                return ToolFailure.of(f"The server refuses this call: {self._link.wants}")
             if error.code == URL_ELICITATION_REQUIRED and self._requests is not None:
                 return await self._open_first(error.error.data, self._requests)
             return ToolFailure(f"The server answered with an error: {error.message[:MAX_ERROR_CHARS]}")
