@@ -240,6 +240,7 @@ class PersonOAuth(OAuthClientProvider):
             issuer=self.context.auth_server_url,
         )
         if response is not None and response.status_code in (401, 403):
+            await self._storage.save(tokens=None)
             raise OAuthFlowError("it refuses the token of its authorization server")
         self._login.end()
 

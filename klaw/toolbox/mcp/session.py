@@ -18,8 +18,11 @@ from mcp_types import (
     CONNECTION_CLOSED,
     URL_ELICITATION_REQUIRED,
     ElicitationRequiredErrorData,
+    EmptyResult,
     Implementation,
     PaginatedRequestParams,
+    SetLevelRequest,
+    SetLevelRequestParams,
 )
 from pydantic import ValidationError
 
@@ -223,7 +226,8 @@ async def opened(
         ) as client:
             if client.server_capabilities.logging and client.session.discover_result is None:
                 with suppress(MCPError):
-                    await client.session.set_logging_level(LOG_LEVEL)
+                    level = SetLevelRequest(params=SetLevelRequestParams(level=LOG_LEVEL))
+                    await client.session.send_request(level, EmptyResult)
             yield McpSession(client, link, changed, requests)
     except Exception as error:
         if (reason := _reason(link, error)) is None:
