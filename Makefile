@@ -8,10 +8,11 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # What ruff has not: generators that yield in scopes, awaits in unshielded clean-up, swallowed cancellation, nurseries.
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
+MCP := $(or $(KLAW_TEST_MCP),$(HOME)/.cache/klaw-tests/mcp)
 SYNAPSE := $(or $(KLAW_TEST_SYNAPSE),$(HOME)/.cache/klaw-tests/synapse)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install dist deb test test-slow test-system test-matrix lint types lock lock-check clean
+.PHONY: run install dist deb test test-slow test-system test-matrix test-mcp lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -41,6 +42,10 @@ test-system: $(VENV)/.installed-dev
 # With a real homeserver, Synapse, which gets an environment of its own once (360 MB).
 test-matrix: $(VENV)/.installed-dev $(SYNAPSE)/.installed
 	@KLAW_TEST_SYNAPSE=$(SYNAPSE) $(BIN)/python -m pytest -n $(WORKERS) tests/channels -k matrix $(ARGS)
+
+# With the MCP conformance suite and npm's server-everything (100 MB, with the Node.js that they need).
+test-mcp: $(VENV)/.installed-dev $(MCP)/.installed
+	@KLAW_TEST_MCP=$(MCP) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_mcp_conformance.py tests/e2e/test_mcp_in_chat.py $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -79,6 +84,11 @@ $(VENV)/.installed-dev: pyproject.toml requirements.txt requirements-dev.txt | $
 	@$(PIP) install -qq --require-hashes --requirement requirements-dev.txt
 	@echo "Installing Klaw …"
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(MCP)/.installed: tests/support/services/mcp.txt
+	@echo "Making $(MCP) …"
+	@npm install --silent --no-audit --no-fund --prefix $(MCP) $$(cat $<)
 	@touch $@
 
 $(SYNAPSE)/.installed: tests/support/services/synapse.txt

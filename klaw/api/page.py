@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypedDict
 import attrs
 import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -32,10 +32,13 @@ from klaw.errors import HttpRefusal
 from klaw.gateway import answers, tokens
 from klaw.gateway.origin_check import COOKIE, check_origin, session_of
 from klaw.gateway.push import Pusher
+from klaw.operations.mcp import CALLBACK
 from klaw.store.kinds import tasks
 from klaw.web.child import plain
 
 STATIC = Path(klaw.web.__file__).parent / "static"
+LOGGED_IN = "Klaw goes on with the login. You can close this page.\nKlaw завершает вход. Эту страницу можно закрыть.\n"
+NO_LOGIN = "No login like this was begun here, or it is over.\nТакой вход здесь не начинали, или он уже закончен.\n"
 MAX_RENDERED = 100
 """Texts of one request …"""
 MAX_CHARS = 1_000_000
@@ -68,6 +71,11 @@ def routes(api: Api) -> list[BaseRoute]:
         text = await api.core.files.run(_service_worker)
         return Response(text, media_type="text/javascript", headers={"cache-control": "no-cache"})
 
+    async def logged_in(request: Request) -> Response:
+        """Where a browser comes back to from a login to an MCP server; what it needs is the ``state`` of that login."""
+        taken = any(server.takes_login(str(request.url)) for server in api.parts.tools.mcp)
+        return PlainTextResponse(LOGGED_IN if taken else NO_LOGIN, status_code=200 if taken else 404)
+
     async def render(request: Request) -> Response:
         user = api.grant(request).user
         asked = await api.json(request, partial(REQUESTS.read, cls=ToRender))
@@ -79,6 +87,7 @@ def routes(api: Api) -> list[BaseRoute]:
     return [
         Route("/", page, methods=["GET"]),
         Route("/sw.js", service_worker, methods=["GET"]),
+        Route(CALLBACK, logged_in, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),
         DescribedRoute(f"{PREFIX}/render", render, "POST", rendered),
         *_push_routes(api),

@@ -95,7 +95,7 @@ def build(core: Core, hub: Hub) -> App:
     )
     knowledge = knowledge_parts.build(core, llm, memory.embedder)
     composer = Composer(clock=core.clock, new_id=core.new_id)
-    tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools, document_text)
+    tools = tool_parts.build(core, llm, memory, composer, hub.watchers, tasks.tools, document_text)
     workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
     made = Agent(
         core=core,

@@ -18,7 +18,7 @@ from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
-from klaw.chats.requests import HTTP, Recover, StopTurn, Submit, Vary
+from klaw.chats.requests import FROM_MCP, HTTP, Recover, StopTurn, Submit, Vary, attach_to, named_in
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import Step, StepChanged, VariantShown
@@ -140,6 +140,8 @@ class _ChatActor:
 
     async def _handle(self, message: Msg) -> None:
         match message:
+            case Submit() if found := named_in(message, self.chat, self.agent.tools.mcp):
+                self.nursery.start_soon(attach_to, message, found, self.chat, self.handle.mailbox, self.agent.core)
             case Submit():
                 command = self._parse(message)
                 if command is None:
@@ -218,7 +220,7 @@ class _ChatActor:
     def _take_at_once(self, message: Msg) -> bool:
         if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or message.files:
             return False
-        if self._parse(message) is not None:
+        if not self._is_plain(message):
             return False
         try:
             new = self._message(message, MessageKind.TEXT)
@@ -262,7 +264,9 @@ class _ChatActor:
         return None if submit.files or submit.question else commands.parse(submit.text, self.slash.meanings)
 
     def _is_plain(self, message: Msg) -> bool:
-        return isinstance(message, Submit) and self._parse(message) is None
+        if not isinstance(message, Submit) or self._parse(message) is not None:
+            return False
+        return not named_in(message, self.chat, self.agent.tools.mcp)
 
     async def _command(self, submit: Submit, command: SlashCommand | UnknownCommand) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged only."""
@@ -388,7 +392,7 @@ class _ChatActor:
         self.vitals.doing(self.handle.state)
 
     def _message(self, submit: Submit, kind: MessageKind) -> NewMessage:
-        metadata = {TRANSCRIBED: True} if submit.transcribed else {}
+        metadata = dict.fromkeys([TRANSCRIBED] * submit.transcribed + [FROM_MCP] * submit.attached, True)
         return self.agent.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text, metadata)
 
     def _system(self, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:

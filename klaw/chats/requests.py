@@ -1,12 +1,22 @@
 """What a chat's actor is asked."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import attrs
 
-from klaw.actor.mailbox import Reply
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.core import Core
 from klaw.domain.attachment import NamedFile
+from klaw.domain.names import ChatId, user_of
+from klaw.errors import ActorStopped, KlawError
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.variants.replace import Wish
+from klaw.toolbox.mcp.references import Reference, attach, references_in
+from klaw.toolbox.mcp.server import McpServer
 
+FROM_MCP = "from_mcp"
+"""Key in the metadata of a message: some of its files were read from MCP servers."""
 WEBSOCKET, HTTP = "websocket", "http"
 """Channels. A program that asks over HTTP is answered at once; people may write a thought in several messages."""
 
@@ -27,6 +37,26 @@ class Submit:
     """The model that answers it; None: the chat's."""
     transcribed: bool = False
     """A model heard the text in its file."""
+    attached: bool = False
+    """What it names of MCP servers is among its files."""
+
+
+def named_in(submit: Submit, chat: ChatId, servers: Sequence[McpServer]) -> list[Reference]:
+    """What a message names of MCP servers and does not have yet."""
+    return [] if submit.question or submit.attached else references_in(submit.text, user_of(chat), servers)
+
+
+async def attach_to(
+    submit: Submit, found: Sequence[Reference], chat: ChatId, mailbox: Mailbox[Any], core: Core
+) -> None:
+    """Read what a message names of MCP servers, while its chat goes on, and hand it to the chat again."""
+    try:
+        files = await attach(found, user_of(chat), core)
+        if mailbox.closed:
+            raise ActorStopped("the chat is being stopped: send the message again")
+        mailbox.tell_self(attrs.evolve(submit, files=(*submit.files, *files), attached=True))
+    except KlawError as error:
+        submit.reply.fail(error)
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,7 @@ from klaw.agent.claims import cut_because, resumed_trail, with_end
 from klaw.agent.conversation import Conversation, ModelCall, describe_failure
 from klaw.agent.linked_answer import link_sources
 from klaw.chats.build_context import Gatherer
+from klaw.chats.requests import FROM_MCP
 from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
@@ -141,6 +142,7 @@ class Turn:
             route = await agent.llm.route(model, key="/model", thinking=level)
             self._answered_by = route.name
             self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
+            self._trail.outside |= any(FROM_MCP in message.metadata for message in rows.pending)
             about = ToolContext(
                 user=rows.session.user,
                 chat=self.chat,

@@ -19,8 +19,14 @@ class Parser(argparse.ArgumentParser):
     group: Any = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
-        """Names the options that are like an unknown one, or might take a word too many."""
+        """Names the options that are like an unknown one, or might take a word too many. What stands behind ``--`` goes
+        to the last argument, also if options stand before."""
+        last, behind = next((each for each in self._actions if each.nargs == "*" and not each.option_strings), None), []
+        if args and last is not None and "--" in args:
+            args, behind = args[: args.index("--")], args[args.index("--") + 1 :]
         found, rest = super().parse_known_args(args, namespace)
+        if last is not None and behind:
+            setattr(found, last.dest, [*getattr(found, last.dest, []), *behind])
         unknown = next((each.partition("=")[0] for each in rest if each.startswith("-")), None)
         if unknown is not None and len(unknown) <= MAX_WORD:
             close = difflib.get_close_matches(unknown, self._option_string_actions, n=2)

@@ -12,7 +12,7 @@ from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
 LOCAL = (
-    "backup", "channels", "config", "connect_search", "doctor", "export", "imports", "init", "models", "reindex",
+    "backup", "channels", "config", "connect_search", "doctor", "export", "imports", "init", "mcp", "models", "reindex",
     "service", "token", "update",
 )  # fmt: skip
 """Modules of this package with commands that need no server."""
@@ -75,7 +75,7 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     every = [noun for folder, name in chosen for noun in nouns_of(f"klaw.{folder}.{name}")]
     for noun in dict.fromkeys(every):  # once all modules are there: one may add to the noun of another
         group = operations.add(commands, noun)
-        if noun.word == "mcp":
+        if noun.word == "mcp" and noun.local:
             _mcp_serve(group)
 
 

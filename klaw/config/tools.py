@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import ADDRESS, DAY_S, HEADERS, HOUR_S, USERS, key, section
+from klaw.config.keys import ADDRESS, DAY_S, HEADERS, HOUR_S, TOKENS_MAX, USERS, key, section
 
 _WANT_KEY = frozenset({"brave", "tavily", "exa"})
 
@@ -99,6 +99,35 @@ class ToolsConfig:
 
 
 @attrs.frozen(kw_only=True)
+class McpOAuthConfig:
+    """How Klaw logs in to an MCP server; where servers register clients by themselves, nothing of it is needed."""
+
+    grant: Literal["browser", "client"] = key(
+        "Who logs in: browser = a person (klaw mcp login), client = Klaw itself, as clientId.", "browser"
+    )
+    client_id: str | None = key(
+        "Id that the authorization server knows Klaw by; an https:// address is one of a metadata document.",
+        None,
+        pattern=r"[\x21-\x7e]+",
+        hint="be printable ASCII text without spaces",
+    )
+    client_secret: Secret | None = key("Goes with clientId.", None, pattern=r"[\x20-\x7e]+", hint="not be empty")
+    private_key: Secret | None = key(
+        "PEM key that Klaw signs with, in place of clientSecret.", None, pattern=r"[^\0]+", hint="not be empty"
+    )
+    issuer: str | None = key("Authorization server that clientId belongs to; no other one is asked.", None, **ADDRESS)
+    scopes: tuple[str, ...] = key(
+        "What to ask for; else what the server names.", (), pattern=r"[\x21\x23-\x5b\x5d-\x7e]+", hint="be a scope"
+    )
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.client_id is None and (self.client_secret or self.private_key or self.grant == "client"):
+            yield "clientId", "is needed too"
+        if self.grant == "client" and (self.issuer is None or not (self.client_secret or self.private_key)):
+            yield "", "needs issuer, and clientSecret or privateKey, with grant: client"
+
+
+@attrs.frozen(kw_only=True)
 class McpServerConfig:
     """One MCP server: a program on this machine, or one behind streamable HTTP."""
 
@@ -117,6 +146,7 @@ class McpServerConfig:
     cwd: Path | None = key("Folder that it runs in; the workspace if it is not given.", None)
     url: str | None = key("Address of a server behind streamable HTTP. Either this or command.", None, **ADDRESS)
     headers: Mapping[str, Secret] = key("Further request headers, for url; here belongs its key.", **HEADERS)
+    oauth: McpOAuthConfig = section(McpOAuthConfig)
     enabled: bool = key("Connect it.", True)
     permission: Literal["read", "write", "external", "approval"] = key(
         "What its tools may do at most; approval asks you before each call.", "external"
@@ -132,14 +162,17 @@ class McpServerConfig:
     users: tuple[str, ...] = key("Users who get its tools; * for everybody. They act with your accounts.", **USERS)
     timeout_s: float = key("One call must end within this time.", 60.0, up_to=DAY_S)
     start_timeout_s: float = key("It must be connected within this time.", 30.0, up_to=DAY_S)
+    roots: tuple[Path, ...] = key("Folders that it is told it may work in.", ())
+    sampling: bool = key("It may have your models write something; you are asked each time.", False)
+    sampling_tokens: int = key("Tokens a day for that.", 20_000, within=(1, TOKENS_MAX))
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if self.command is not None and self.url is not None:
             yield "", "has both command and url; give only one of them"
         elif self.command is None and self.url is None:
             yield "", "needs command (a program) or url (a server behind HTTP)"
-        elif self.command is not None and self.headers:
-            yield "headers", "means nothing beside command"
+        elif self.command is not None and (self.headers or self.oauth != McpOAuthConfig()):
+            yield "headers" if self.headers else "oauth", "means nothing beside command"
         elif self.url is not None:
             for name, value in {"args": self.args, "env": self.env, "cwd": self.cwd}.items():
                 if value:

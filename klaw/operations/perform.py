@@ -142,7 +142,6 @@ IN_MODULE: Mapping[str, str] = {
     "health": "server",
     "import": "imports",
     "log": "server",
-    "mcp": "server",
     "memory": "facts",
     "recall-replay": "recall",
     "receipt": "why",

@@ -1,36 +1,29 @@
-"""What operators ask of a server beside its status: health, log level, MCP servers, a reindex, models, a
+"""What operators ask of a server beside its status: health, log level, a reindex, models, a
 check-up."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 import attrs
 
 from klaw.actor.clock import iso
-from klaw.convert import Bounds
-from klaw.domain.text import plural, span
 from klaw.errors import ActorStopped, ConfigError
 from klaw.operations.handler import OPERATOR, Caller, DatabaseParts, Parts
-from klaw.operations.lines import Lines, ShownLines, minute, told_prices
+from klaw.operations.lines import ShownLines, told_prices
 from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, argument, required
 from klaw.operations.perform import operations, perform, read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from klaw.core import Health
     from klaw.llm.facts import ModelCheck
     from klaw.llm.registry import Registry
     from klaw.operations.answers import DegradedSince
     from klaw.store.rebuild.actor import ReindexStatus
-    from klaw.toolbox.mcp.server import McpServer
 
 HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")
-MCP = Noun("mcp", "show the MCP servers, whose tools models may call (docs/tools.md)")
 REINDEX = Noun("reindex", "rebuild the database from the logs")
 MODELS = Noun("models", "list and test the models of the configuration (docs/models.md)")
 DOCTOR = Noun("doctor", "check the installation (docs/operations.md)")
-CHANGED = "The configuration file was changed: what it says now is in effect after `klaw config reload`."
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
 
@@ -107,61 +100,6 @@ async def log(asked: Log, _caller: Caller, _parts: Parts) -> LogLevel:
     if asked.level is not None:
         logging.set_level(asked.level)
     return {"level": logging.level()}
-
-
-# -- MCP servers ------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class Mcp:
-    names: Annotated[tuple[Name, ...], Bounds(0, 100)] = argument(
-        "only these servers (default: all)", default=(), positional=True, metavar="NAME"
-    )
-
-
-class McpAnswer(TypedDict):
-    servers: list[dict[str, Any]]
-    config_changed: bool
-
-
-def _lines(answer: dict[str, Any]) -> Lines:
-    shown = []
-    for server in answer["servers"]:
-        details = [f"since {minute(server['since'])}", server["kind"]]
-        details += [f"MCP {server['protocol']}"] if server["protocol"] else []
-        details += [f"last error {server['last_error']}"] if server["last_error"] else []
-        details.append(f"for {', '.join('everybody' if user == '*' else user for user in server['users'])}")
-        shown += [in_short(server), f"  {', '.join(details)}", *(f"  {tool}" for tool in server["tools"])]
-        if server["left_out"]:
-            shown.append(f"  and {server['left_out']} more that are left out (maxTools)")
-    shown = shown or ["no MCP server is switched on; mcp.servers in engine.yaml names them (docs/tools.md)"]
-    return shown + ([CHANGED] if answer.get("config_changed") else [])
-
-
-def in_short(server: dict[str, Any]) -> str:
-    state = server["state"]
-    if state == "waiting":
-        state = f"not connected: {server['reason']}"
-        state += f": {server['said']}" if server.get("said") else ""
-        if server["retry_in_s"] is not None:
-            state += f"; next attempt in {span(server['retry_in_s'])}"
-    return f"{server['name']}: {state}, {plural(len(server['tools']), 'tool')}"
-
-
-def servers_json(mcp: "Sequence[McpServer]") -> list[dict[str, Any]]:
-    return [{**attrs.asdict(report), "since": iso(report.since)} for report in (server.report() for server in mcp)]
-
-
-@MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)
-async def servers(asked: Mcp, _caller: Caller, parts: Parts) -> McpAnswer:
-    """List the MCP servers with their state and their tools."""
-    found = servers_json(parts.tools.mcp)
-    known = [server["name"] for server in found]
-    if not set(asked.names) <= set(known):
-        text = f"there is no such MCP server; there are: {', '.join(known) or 'none'}"
-        raise OperationError("unknown_server", text, field="names")
-    chosen = [server for server in found if not asked.names or server["name"] in asked.names]
-    return {"servers": chosen, "config_changed": parts.core.config_changed()}
 
 
 # -- reindex ----------------------------------------------------------------------------------------------------------

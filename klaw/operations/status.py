@@ -14,8 +14,9 @@ from klaw.errors import ConfigError
 from klaw.operations import stored
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import ShownLines, Table, minute, size
+from klaw.operations.mcp import in_short, servers_json
 from klaw.operations.operation import Nothing, Noun, OperationError, Scope, argument
-from klaw.operations.server import in_short, listed, servers_json
+from klaw.operations.server import listed
 from klaw.operations.usage import budget_text, spent_text
 
 if TYPE_CHECKING:

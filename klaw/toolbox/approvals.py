@@ -1,4 +1,4 @@
-"""Asking the user before a tool does something: the open questions of all chats, and who may answer them.
+"""Asking the user before a tool does something, or for a tool: the open questions of all chats, and who may answer.
 
 No actor: every change is one step without an await. Who asks waits here, with a deadline; who answers (the gateway,
 for a client that watches the chat) only resolves it. Nothing is stored: a restart ends the turn that asked, too.
@@ -26,6 +26,13 @@ MAX_WHAT_CHARS = 20_000
 log = structlog.get_logger("klaw.tools")
 
 
+@attrs.frozen
+class WrittenAnswer:
+    """What a person wrote as the answer to a question."""
+
+    text: str
+
+
 @attrs.define(eq=False, kw_only=True)
 class Approvals:
     _events: EventSink
@@ -36,19 +43,37 @@ class Approvals:
     """How long a question is open (``tools.exec.approvalSeconds``)."""
     _watchers: Callable[[ChatId], int]
     """How many clients watch a chat."""
-    _open: dict[str, tuple[Approval, Reply[Outcome]]] = attrs.field(factory=dict, init=False)
+    _open: dict[str, tuple[Approval, Reply[Outcome | WrittenAnswer]]] = attrs.field(factory=dict, init=False)
+    _takes_text: list[Reply[Outcome | WrittenAnswer]] = attrs.field(factory=list, init=False)
     _closed: bool = attrs.field(default=False, init=False)
 
     async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
-        """Ask the user of a chat and wait for the answer. None when too many questions are open, or at shutdown.
+        """Ask the user of a chat and wait for yes or no. None when too many questions are open, or at shutdown.
         ``what`` is shown with escapes for characters that do not print. Cancelled, the question is withdrawn."""
+        outcome = await self._ask(chat, tool, what, turn, reply=Reply())
+        assert not isinstance(outcome, WrittenAnswer)
+        return outcome
+
+    async def ask_for_text(
+        self, chat: ChatId, tool: str, what: str, turn: str | None
+    ) -> Outcome | WrittenAnswer | None:
+        """The same for a question that may also be answered with a text (``answer_text``)."""
+        reply: Reply[Outcome | WrittenAnswer] = Reply()
+        self._takes_text.append(reply)
+        try:
+            return await self._ask(chat, tool, what, turn, reply)
+        finally:
+            self._takes_text.remove(reply)
+
+    async def _ask(
+        self, chat: ChatId, tool: str, what: str, turn: str | None, reply: "Reply[Outcome | WrittenAnswer]"
+    ) -> Outcome | WrittenAnswer | None:
         if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
             return None
         until, what = iso(self._clock.now() + self.wait_s), printable(what)
         approval = Approval(id=self._new_id(), chat=chat, tool=tool, what=what, until=until, turn=turn)
-        reply: Reply[Outcome] = Reply()
         self._open[approval.id] = approval, reply
-        outcome = Outcome.WITHDRAWN
+        outcome: Outcome | WrittenAnswer = Outcome.WITHDRAWN
         try:
             self._events.emit(ApprovalAsked(approval=approval))
             with trio.move_on_after(self.wait_s) as waiting:
@@ -57,7 +82,7 @@ class Approvals:
                 # Answered at the last moment, after the deadline woke this task: everybody was told so already.
                 outcome = await reply.wait() if reply.resolved else Outcome.EXPIRED
         finally:
-            self._end(approval, outcome)
+            self._end(approval, Outcome.ALLOWED if isinstance(outcome, WrittenAnswer) else outcome)
         return outcome
 
     async def approve(self, context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | None:
@@ -95,6 +120,14 @@ class Approvals:
         # At once, so that nobody is shown a question that is answered.
         self._end(approval, outcome)
         return outcome
+
+    def answer_text(self, chat: ChatId, text: str) -> bool:
+        """Answer the oldest open question of a chat that takes a text. False: there is none."""
+        for approval, reply in list(self._open.values()):
+            if approval.chat == chat and reply in self._takes_text and reply.set(WrittenAnswer(text)):
+                self._end(approval, Outcome.ALLOWED)
+                return True
+        return False
 
     def close(self) -> None:
         """Withdraw the open questions, and ask no new one."""

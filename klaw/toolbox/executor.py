@@ -297,7 +297,7 @@ class Executor:
         limit_s = spec.timeout_s if spec.timeout_s is not None else self.timeout_s
         context.trail.outside |= spec.reaches_out  # also a failure's text is the other side's
         with trio.move_on_after(limit_s) as scope:
-            output = await spec.invoke(context, arguments)
+            output = await spec.invoke(attrs.evolve(context, scope=scope), arguments)
         if scope.cancelled_caught:
             log.warning("tool_timed_out", tool=spec.name, seconds=limit_s)
             return ToolFailure(

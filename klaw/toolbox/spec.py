@@ -8,7 +8,7 @@ import re
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -57,6 +57,12 @@ class Permission(enum.StrEnum):
     APPROVAL = "approval"
 
 
+class HasDeadline(Protocol):
+    """Trio's ``CancelScope``."""
+
+    deadline: float
+
+
 @attrs.frozen(kw_only=True)
 class ToolContext:
     """For whom and where a call is made. A tool sees and changes only what belongs to ``user``."""
@@ -81,6 +87,8 @@ class ToolContext:
     """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     allowed: bool = False
+    scope: "HasDeadline | None" = attrs.field(default=None, repr=False)
+    """Of the call; what waits for a person puts its deadline off."""
     temporary: bool = False
     """In a temporary chat: no tool that writes is offered, and none that shows what other chats left."""
 

@@ -16,6 +16,7 @@ from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
 from klaw.errors import ConfigError
+from klaw.llm.client import Llm
 from klaw.memory.parts import MemoryParts
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.file_tools import file_tools
@@ -23,6 +24,7 @@ from klaw.toolbox.builtin.memory import memory_tools
 from klaw.toolbox.builtin.skills import Catalogue, skill_tools
 from klaw.toolbox.builtin.time_and_messages import clock_tools, message_tools
 from klaw.toolbox.executor import Executor, Overflow
+from klaw.toolbox.mcp.host import McpHost
 from klaw.toolbox.mcp.server import McpServer
 from klaw.toolbox.spec import Toolbox, ToolSpec
 
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
 @attrs.frozen(kw_only=True)
 class Tools:
     core: Core
+    host: McpHost
     executor: Executor
     mcp: list[McpServer]
     """Those that are switched on."""
-    approvals: Approvals
     skills: Catalogue
     threads: Threads
     """Slow file tools must not hold back the reading of prompt files."""
@@ -46,6 +48,10 @@ class Tools:
     """What the secrets of each MCP server were when it was connected."""
     _registered: list[str] = attrs.field(factory=list, init=False)
     """Names of the tools that follow from the settings."""
+
+    @property
+    def approvals(self) -> Approvals:
+        return self.host.approvals
 
     async def start(self) -> None:
         """MCP servers are not waited for until they are connected."""
@@ -100,8 +106,8 @@ class Tools:
         core, known = self.core, {server.name for server in self.mcp}
         for name, config in self._servers().items():
             if name not in known:
-                toolbox = self.executor.toolbox
-                server = McpServer(name, config, core.paths.workspace, toolbox, core.clock, self._sdk_threads)
+                given = (core.paths.workspace, self.executor.toolbox, core.clock, self._sdk_threads, self.host)
+                server = McpServer(name, config, *given)
                 self.mcp.append(server)
                 await core.supervisor.start(server.spec())
         self.mcp.sort(key=lambda server: server.name)
@@ -114,6 +120,7 @@ class Tools:
 
 def build(
     core: Core,
+    llm: Llm,
     memory: MemoryParts,
     composer: Composer,
     watchers: Callable[[ChatId], int],
@@ -140,11 +147,12 @@ def build(
         timeout_s=config.timeout_s,
         approve=approvals.approve,
     )
+    host = McpHost(core=core, llm=llm, approvals=approvals)
     tools = Tools(
         core=core,
+        host=host,
         executor=executor,
         mcp=[],
-        approvals=approvals,
         skills=skills,
         threads=threads,
         read_document=read_document,

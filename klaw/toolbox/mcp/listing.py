@@ -37,6 +37,29 @@ class ListedTool:
     name: str
     description: str
     schema: Any
+    output: Any = None
+    """The schema of its structured results, as the server wrote it."""
+
+
+@attrs.frozen(kw_only=True)
+class ListedEntry:
+    """A resource or a template of resources, by its URI, or a prompt, by its name."""
+
+    key: str
+    name: str = ""
+    description: str = ""
+    required: tuple[str, ...] = ()
+    """Arguments of a prompt that must be given."""
+    arguments: tuple[str, ...] = ()
+    """All its arguments."""
+
+
+OUTPUT = "klaw/outputSchema"
+"""Key in the ``_meta`` of a listed tool: the SDK must not check results by a schema that a server wrote."""
+ENTRIES = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+"""The other lists of a server, and what names an entry of each."""
+MAX_KEY = 1_000
+MAX_ARGUMENTS = 30
 
 
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,8 +68,12 @@ def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
     if "tools" in result:
         entries = result["tools"] if isinstance(result["tools"], list) else []
         made["tools"] = [_tool(each) for each in entries[:MAX_ENTRIES] if _is_tool(each)]
-        if not isinstance(result.get("nextCursor"), str):
-            made.pop("nextCursor", None)
+    for kind, key in ENTRIES.items():
+        if kind in result:
+            entries = result[kind] if isinstance(result[kind], list) else []
+            made[kind] = [_entry(each, key) for each in entries[:MAX_ENTRIES] if _is_named(each, key)]
+    if not isinstance(result.get("nextCursor"), str):
+        made.pop("nextCursor", None)
     content = result.get("content")
     if isinstance(content, list) and len(content) > MAX_BLOCKS:
         kept = content[: MAX_BLOCKS - 1]
@@ -80,9 +107,30 @@ def _is_tool(entry: object) -> bool:
 
 
 def _tool(entry: Mapping[str, Any]) -> dict[str, Any]:
-    description, title, schema = entry.get("description"), entry.get("title"), entry.get("inputSchema")
-    told = next((text for text in (description, title) if isinstance(text, str) and text.strip()), "")
-    return {"name": entry["name"], "description": told, "inputSchema": _schema(schema)}
+    about = {"name": entry["name"], "description": _told(entry), "inputSchema": _schema(entry.get("inputSchema"))}
+    return {**about, "_meta": {OUTPUT: entry["outputSchema"]}} if "outputSchema" in entry else about
+
+
+def _told(entry: Mapping[str, Any]) -> str:
+    texts = (entry.get(key) for key in ("description", "title"))
+    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
+
+
+def _is_named(entry: object, key: str) -> bool:
+    name = entry.get(key) if isinstance(entry, dict) else None
+    return isinstance(name, str) and 0 < len(name) <= MAX_KEY and not has_forbidden(name)
+
+
+def _entry(entry: Mapping[str, Any], key: str) -> dict[str, Any]:
+    name = entry.get("name")
+    about = {key: entry[key], "name": name if isinstance(name, str) else "", "description": cut(_told(entry), MAX_TEXT)}
+    if key == "name":
+        given = entry.get("arguments")
+        named = [each for each in (given if isinstance(given, list) else []) if _is_named(each, "name")]
+        about["arguments"] = [
+            {"name": each["name"], "required": each.get("required") is True} for each in named[:MAX_ARGUMENTS]
+        ]
+    return about
 
 
 def _schema(schema: object) -> dict[str, Any]:

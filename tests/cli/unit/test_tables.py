@@ -7,7 +7,7 @@ import attrs
 from klaw.cli.output import line, table, written
 from klaw.domain import usage
 from klaw.domain.usage import UsageSum
-from klaw.operations import actors, server, status
+from klaw.operations import actors, mcp, status
 from klaw.operations.lines import size
 from tests.support.asking import receipt_lines
 from tests.support.plugins.golden import Golden
@@ -272,11 +272,14 @@ MCP = {
     "state": "ready",
     "since": "2026-11-22T04:00:00Z",
     "tools": ["notes__find", "notes__read"],
+    "resources": 2,
+    "prompts": 1,
+    "logged": {"warning": 3},
     "left_out": 0,
     "users": ["local"],
     "protocol": "2026-07-28",
     "reason": None,
-    "said": None,
+    "said": "the index is old",
     "last_error": None,
     "connects": 1,
     "retry_in_s": None,
@@ -286,6 +289,9 @@ GONE = MCP | {
     "kind": "http",
     "state": "waiting",
     "tools": [],
+    "resources": 0,
+    "prompts": 0,
+    "logged": {},
     "left_out": 3,
     "users": ["*"],
     "protocol": None,
@@ -297,7 +303,7 @@ GONE = MCP | {
 
 
 def test_mcp_servers_as_text(golden: Golden) -> None:
-    golden("tables/mcp", "\n".join(server._lines({"servers": [GONE, MCP], "config_changed": True})))
+    golden("tables/mcp", "\n".join(mcp._lines({"servers": [GONE, MCP], "config_changed": True})))
 
 
 def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:

@@ -64,6 +64,7 @@ def test_the_shipped_file_has_every_key():
     given |= {f"providers.<name>.models.<name>.{name}" for name in provider["models"]["big-model"]}
     servers = yaml.safe_load(shipped_servers())["mcp"]["servers"]
     given |= {f"mcp.servers.<name>.{name}" for server in servers.values() for name in server}
+    given |= {f"mcp.servers.<name>.oauth.{name}" for name in servers["remote"]["oauth"]}
     endpoints = yaml.safe_load(shipped_endpoints())["kb"]["endpoints"]
     given |= {f"kb.endpoints.<name>.{name}" for name in endpoints["museum"]}
     accounts = yaml.safe_load(shipped_channel())["channels"]["accounts"]

@@ -1,10 +1,12 @@
 """Klaw's side of MCP in tests: servers run as actors, and calls that go through the executor, as in a turn."""
 
+import itertools
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -15,9 +17,12 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.config.load import parse
+from klaw.domain.events import Approval, ApprovalAsked, Event
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.llm.types import ToolCall
+from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.executor import CallResult, Executor, prepare
+from klaw.toolbox.mcp.host import McpHost
 from klaw.toolbox.mcp.server import McpServer, McpState
 from klaw.toolbox.spec import Toolbox, ToolContext
 from tests.support.repository import REPOSITORY
@@ -80,11 +85,11 @@ async def running(
     Args:
         servers: the section ``mcp.servers``.
         ready: wait until all are connected.
-        settings: changes of ``McpServerConfig``; ``check_s`` and ``backoff``.
+        settings: changes of ``McpServerConfig``; ``check_s``, ``backoff`` and ``host``.
     """
     config, _ = parse(json.dumps({"mcp": {"servers": servers}}), {})
     clock, threads = SystemClock(), Threads("mcp", 1)
-    given = {name: settings.pop(name) for name in ("backoff", "check_s") if name in settings}
+    given = {name: settings.pop(name) for name in ("backoff", "check_s", "host") if name in settings}
     own = {"backoff": Backoff(0.05, 300.0), **given}
     async with trio.open_nursery() as nursery:
         made = Running(Supervisor(nursery, clock))
@@ -100,6 +105,40 @@ async def running(
                 stopping.start_soon(server.stop, made.supervisor)
         assert made.toolbox.all() == ()
         nursery.cancel_scope.cancel(reason="the test is over")
+
+
+class Person:
+    """Answers each question of servers at once; ``answers`` are yes, no or texts by the beginning of the question, and
+    whatever else is asked gets a yes."""
+
+    def __init__(self) -> None:
+        self.approvals: Approvals
+        self.asked: list[str] = []
+        self.answers: dict[str, bool | str] = {}
+
+    def emit(self, event: Event) -> None:
+        if not isinstance(event, ApprovalAsked):
+            return
+        self.asked.append(event.approval.what)
+        answer = next((each for begin, each in self.answers.items() if begin in event.approval.what), True)
+        trio.lowlevel.spawn_system_task(self._answer, event.approval, answer)
+
+    async def _answer(self, approval: Approval, answer: bool | str) -> None:
+        if isinstance(answer, str):
+            assert self.approvals.answer_text(approval.chat, answer)
+        else:
+            self.approvals.answer(approval, allow=answer)
+
+
+def yes_sayer(folder: Path, person: Person | None = None, llm: Any = None, writer: Any = None) -> McpHost:
+    """What servers are given of Klaw: a person who answers, and a folder for logins."""
+    person, clock = person or Person(), SystemClock()
+    ids = map(str, itertools.count())
+    person.approvals = Approvals(
+        events=person, clock=clock, new_id=lambda: next(ids), wait_s=30.0, watchers=lambda _chat: 1
+    )
+    core = SimpleNamespace(paths=SimpleNamespace(config_file=folder / "engine.yaml"), clock=clock, writer=writer)
+    return McpHost(core=core, llm=llm, approvals=person.approvals)  # type: ignore[arg-type]
 
 
 def problem(server: McpServer) -> str:

@@ -122,7 +122,7 @@ async def test_what_is_no_mcp_server_is_named(bad, reason):
         async with running({"far": config}, ready=False) as here:
             far = await here.until("far", McpState.WAITING)
             assert reason is None or far.report().reason == reason
-            assert "secret" not in repr(far.config) + problem(far)
+            assert "secret-key" not in repr(far.config) + problem(far)
         assert web.requests[0].headers["authorization"] == "Bearer secret-key"
         assert web.requests[0].headers["accept-encoding"] == "identity"
 

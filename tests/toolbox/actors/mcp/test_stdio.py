@@ -96,7 +96,7 @@ async def test_a_server_sees_nothing_of_klaws_environment(monkeypatch, tmp_path)
         assert {"PATH", "TOKEN"} <= set(names)
         assert "OPENROUTER_API_KEY" not in names
         assert (await here.call("one__working_folder")).text == str(tmp_path)
-        assert "secret" not in repr(here.servers["one"].config)
+        assert "secret" not in repr(here.servers["one"].config.env)
 
 
 async def test_calls_run_at_the_same_time(tmp_path):
@@ -265,7 +265,8 @@ async def test_lies_about_schemas_and_results():
         assert max(len(tool.description) for tool in here.toolbox.describe(context())) < 1_300
         assert (await here.call("one__good")).text == "good"
         assert (await here.call("one__lying_output")).text == "free"
-        assert (await here.call("one__bad_required", a=1)).text == '{"name": "bad_required", "arguments": {"a": 1}}'
+        asked = json.loads((await here.call("one__bad_required", a=1)).text)
+        assert (asked["name"], asked["arguments"], [*asked["_meta"]]) == ("bad_required", {"a": 1}, ["progressToken"])
         for name in ("one__text", "one__nothing", "one__a_b", "one__banana"):
             result = await here.call(name)
             assert "not the result of a tool" in result.text, name

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, ListedTool, chosen, described, fitted
-from klaw.toolbox.mcp.session import MAX_PICTURES, NO_TEXT, text_of
+from klaw.toolbox.mcp.results import MAX_PICTURES, NO_TEXT, text_of
 from klaw.toolbox.mcp.stdio import BoundedLines, TooLong
 from klaw.toolbox.spec import ToolFailure
 
@@ -71,7 +71,6 @@ def test_tools_that_can_only_be_called_as_tasks_are_not_offered():
 def test_errors_of_tools():
     assert text_of({"isError": True, "content": [{"type": "text", "text": "нет"}]}) == ToolFailure("нет")
     assert isinstance(text_of({"isError": True}), ToolFailure)
-    assert isinstance(text_of({"resultType": "input_required"}), ToolFailure)
 
 
 def test_many_parts_are_bounded():
