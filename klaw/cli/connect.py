@@ -15,7 +15,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.paths import Paths
 from klaw.config.services import OTHER
 from klaw.domain.text import plural
-from klaw.operations.connect import EVERYTHING
+from klaw.operations.connect.models import EVERYTHING
 from klaw.operations.operation import OperationError, argument
 
 SHOWN_MODELS = 20

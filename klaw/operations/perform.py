@@ -137,7 +137,6 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 
 IN_MODULE: Mapping[str, str] = {
     "chats": "variants",
-    "connect": "connect_search",
     "fetch": "search",
     "health": "server",
     "import": "imports",

@@ -149,13 +149,7 @@ def build(
     )
     host = McpHost(core=core, llm=llm, approvals=approvals)
     tools = Tools(
-        core=core,
-        host=host,
-        executor=executor,
-        mcp=[],
-        skills=skills,
-        threads=threads,
-        read_document=read_document,
+        core=core, host=host, executor=executor, mcp=[], skills=skills, threads=threads, read_document=read_document
     )
     tools.register(tools.by_settings())
     core.health.add(tools.problems)

@@ -8,7 +8,7 @@ from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ToolRefused
 from klaw.operations import operation as op
-from klaw.operations.connect import ServiceAndKey, files, take_up
+from klaw.operations.connect.models import ServiceAndKey, files, take_up
 from klaw.operations.handler import Caller, DatabaseParts
 
 if TYPE_CHECKING:
