@@ -14,7 +14,7 @@ from klaw.toolbox.html_text import convert
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page as a tree takes some thirty times its size."""
-_DECLARED = re.compile(r"<!DOCTYPE[^<>\[]*\[.*?\]\s*>", re.IGNORECASE | re.DOTALL)
+_DECLARED = re.compile(r"<!DOCTYPE[^<>\[]{0,500}\[.{0,10000}?\]\s*>", re.IGNORECASE | re.DOTALL)
 """Entities of its own, which would be taken for text."""
 _PAGES = ("application/xhtml+xml", "text/html")
 _PAGE_NAMES = (".xhtml", ".html", ".htm")
