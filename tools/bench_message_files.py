@@ -5,7 +5,7 @@
 ``DATA`` has ``kb/documents``, ``kb-finance/documents`` and ``recall``. Ten files (PDF, scan, DOCX, XLSX, PPTX, EPUB,
 CSV, ODT, EML, HTML; English and Russian, most of them long) are dropped into one chat of a real server with the real
 embedding model, and twenty questions are asked: a question counts when the request to the model holds the answer.
-Before that a PDF of 304 pages is uploaded and asked about at once, beside somebody who stores a fact every 50 ms.
+Before that a PDF of 304 pages is uploaded and asked about at once, beside somebody who stores a fact every 200 ms.
 Printed are the seconds from the beginning of the upload to the request, and the median and p99 of storing a fact,
 without and with it. The scan needs tesseract with Russian.
 """
@@ -30,15 +30,15 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.e2e.test_http import http
-from tests.support.documents import pdf
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
 
+SOLO = """
+If I want to use the detector in the paper `SOLO: Segmenting Objects by Locations`, what is the implemented class name
+in `mmdet.models.dense_heads`?
+""".strip()
 QUESTIONS = {
-    "mmdetection.pdf": [
-        ("Which paper uses the Fast NMS processing?", "YOLACT"),
-        ("Which class of mmdet.models.dense_heads is SOLO: Segmenting Objects by Locations?", "DecoupledSOLOHead"),
-    ],
+    "mmdetection.pdf": [("Which paper uses the Fast NMS processing?", "YOLACT"), (SOLO, "DecoupledSOLOHead")],
     "скан.pdf": [
         ("Какой номер у договора поставки?", "4417"),
         ("До какого числа действует договор поставки?", "30 ноября"),
@@ -51,10 +51,7 @@ QUESTIONS = {
         ("How much was spent on the greenhouse roof?", "7310"),
         ("Which supplier delivered the irrigation pump?", "Hydrolund"),
     ],
-    "доклад.pptx": [
-        ("Какая скорость у нового поезда?", "360"),
-        ("Когда начнутся испытания нового поезда?", "сентябр"),
-    ],
+    "доклад.pptx": [("Какая скорость у нового поезда?", "360"), ("Когда начнутся испытания нового поезда?", "сентябр")],
     "novel.epub": [
         ("What is the name of the lighthouse keeper's dog?", "Brannock"),
         ("What did the keeper hide under the stairs?", "barometer"),
@@ -71,10 +68,7 @@ QUESTIONS = {
         ("What is the confirmation code of the hotel booking?", "QX7-2291"),
         ("When does the hotel's kitchen close?", "21:40"),
     ],
-    "музей.html": [
-        ("Сколько стоит билет в музей для студентов?", "280"),
-        ("По каким дням музей закрыт?", "вторник"),
-    ],
+    "музей.html": [("Сколько стоит билет в музей для студентов?", "280"), ("По каким дням музей закрыт?", "вторник")],
 }
 
 
@@ -89,7 +83,7 @@ def files(data: Path) -> dict[str, bytes]:
     russian, english = paragraphs(data)
     return {
         "mmdetection.pdf": (data / "kb/documents/mmdetection-readthedocs-io-en-v2.18.0.pdf").read_bytes(),
-        "скан.pdf": scan([["Договор поставки номер 4417.", "Договор действует до 30 ноября 2027 года."]]),
+        "скан.pdf": scan(["Договор поставки номер 4417.", "Договор действует до 30 ноября 2027 года."]),
         "отчёт.docx": docx([*russian[:25], STORE, *russian[25:50]]),
         "budget.xlsx": xlsx(english),
         "доклад.pptx": pptx([*russian[50:60], "Новый поезд: 360 км/ч. Испытания с сентября.", *russian[60:70]]),
@@ -106,19 +100,15 @@ KEEPER = "The lighthouse keeper's dog was called Brannock, and under the stairs 
 BREAD = "Бородинский хлеб пеките при температуре 215 градусов."
 
 
-def scan(pages: Sequence[Sequence[str]]) -> bytes:
-    """A PDF of pictures of pages."""
-    import pypdfium2
+def scan(lines: Sequence[str]) -> bytes:
+    """A PDF of the picture of a page."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    made, out = pypdfium2.PdfDocument.new(), io.BytesIO()
-    for shown in pypdfium2.PdfDocument(pdf([list(each) for each in pages])):
-        place = made.new_page(595, 842)
-        image = pypdfium2.PdfImage.new(made)
-        image.set_bitmap(shown.render(scale=3))
-        image.set_matrix(pypdfium2.PdfMatrix().scale(595, 842))
-        place.insert_obj(image)
-        place.gen_content()
-    made.save(out)
+    font = ImageFont.truetype("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", 44)
+    page, out = Image.new("RGB", (1654, 2339), "white"), io.BytesIO()
+    for number, line in enumerate(lines):
+        ImageDraw.Draw(page).text((160, 200 + number * 80), line, font=font, fill="black")
+    page.save(out, "PDF", resolution=200)
     return out.getvalue()
 
 
@@ -248,7 +238,7 @@ async def acks(client: Any, until: trio.Event) -> list[float]:
         answer = await client.post("/api/v1/facts", json={"text": f"note {len(found)} {begin}"})
         answer.raise_for_status()
         found.append((time.perf_counter() - begin) * 1000)
-        await trio.sleep(0.05)
+        await trio.sleep(0.2)
     return found
 
 

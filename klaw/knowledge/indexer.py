@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from pathlib import PurePosixPath
 
+import attrs
 import structlog
 import trio
 
@@ -80,6 +81,7 @@ class Indexer(Nudge):
         super().__init__()
         self._readers, self._clock, self._embed = readers, clock, embed
         self._ingest, self._scanner, self._pages = ingest, scanner, pages
+        self._ingest_at_once = attrs.evolve(ingest, pause_share=0.0)
         self._watches = Watches(self._heard)
         self._sources: dict[SourceId, Source] = {}
         self._changed: set[SourceId] = set()
@@ -237,7 +239,7 @@ class Indexer(Nudge):
         found = await self._readers.run(documents.waiting, source.id, IN_TURN + self._not_yet.count())
         batch = [document for document in found if not self._not_yet.waits(document.id, now)][:IN_TURN]
         left = deque(batch)
-        of_messages = source.kind is SourceKind.MESSAGES  # somebody waits for them
+        of_messages = source.kind is SourceKind.MESSAGES
         while left:
             large = not of_messages and left[0].size > LARGE_BYTES
             async with self._large if large else nullcontext(), self._of_messages if of_messages else self._places:
@@ -253,7 +255,8 @@ class Indexer(Nudge):
     async def _read_one(self, source: Source, document: Document) -> None:
         """Read a document; what is wrong with it concerns no other. Raises StorageError."""
         try:
-            now = await self._ingest.read(source, document)
+            of_messages = source.kind is SourceKind.MESSAGES  # somebody waits for them
+            now = await (self._ingest_at_once if of_messages else self._ingest).read(source, document)
         except NotYetError:
             self._not_yet.fail(document.id, trio.current_time())
             return

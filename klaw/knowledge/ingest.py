@@ -68,6 +68,8 @@ class Ingest:
     clock: Clock
     load_graph: Callable[[Source], Awaitable[GraphSize]]
     """Raises KlawError: the file is no graph."""
+    pause_share: float = 1.0
+    """A pause behind a step is so many times as long as the step."""
     _threads: Threads = attrs.field(factory=lambda: Threads("documents of bases", 2), init=False)
 
     async def read(self, source: Source, document: Document) -> Document:
@@ -126,7 +128,9 @@ class Ingest:
                 return await self._finish(attrs.evolve(document, state=DocumentState.READ))
             async with DocumentReading(file, name=_name(source, document), limits=LIMITS.of(info.st_size)) as reading:
                 read = await self._store(document, reading)
-            if scan.stamp(await self._threads.run(os.fstat, file)) != scan.stamp(info):  # changed, or replaced
+            # Changed, or replaced. A file of a message is called by its content, and renamed when it is sent.
+            renamed = source.kind is SourceKind.MESSAGES
+            if not renamed and scan.stamp(await self._threads.run(os.fstat, file)) != scan.stamp(info):
                 raise NotYetError
             return await self._finish(read)
         finally:
@@ -244,10 +248,10 @@ class Ingest:
         return now
 
     async def _step(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """One step of the writer, and a pause as long: nobody is to wait for two in a row."""
+        """One step of the writer, and a pause: nobody is to wait for two in a row."""
         begun = trio.current_time()
         value = await self.writer.run(function, *args, **kwargs)
-        await trio.sleep(min(trio.current_time() - begun, MAX_PAUSE_S))
+        await trio.sleep(min(trio.current_time() - begun, MAX_PAUSE_S) * self.pause_share)
         return value
 
 
