@@ -31,6 +31,7 @@ from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
 from klaw.knowledge import folders
 from klaw.operations.kb.bases import meant
+from klaw.store.attachments import path_of
 from klaw.store.kinds import chats, turns
 from klaw.store.kinds.knowledge import documents, sources
 from klaw.store.originals import path as path_of_original
@@ -125,6 +126,8 @@ def routes(api: Api) -> list[Route]:
             if why := await api.core.files.run(folders.allowed, source, api.core.config.kb, api.core.paths):
                 raise HttpRefusal(403, f"its folder may not be read now: {why}")
             root, name = Path(source.where), document.name
+        elif source.kind is SourceKind.MESSAGES:
+            root, name = api.core.paths.data_dir, path_of(user, document.sha256)
         try:
             size = await api.core.files.run(_size, root, name)
         except OSError:

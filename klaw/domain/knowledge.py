@@ -159,6 +159,7 @@ class Document:
 def what_was_read(document: Document) -> str:
     """What was read of a document, for its user, such as ``12 pages, 5,100 words``; or why nothing."""
     problem = document.problems[-1].text.removeprefix(document.name).lstrip(":, ") if document.problems else ""
+    problem = problem.partition(";")[0]  # without the list of formats
     if document.state is DocumentState.WAITING:
         return "It is being read."
     if document.state is DocumentState.FAILED:

@@ -86,6 +86,8 @@ async def test_passages_of_a_long_document_answer_later_questions_too(server, re
         place = {"start": cited["start"], "end": cited["end"], "around": 0}
         opened = (await client.get(f"/api/v1/kb/documents/{cited['document']}", params=place)).json()
         assert SECRET in json.dumps(opened)
+        original = await client.get(f"/api/v1/kb/documents/{cited['document']}/file")
+        assert (original.headers["content-type"], original.content) == ("application/pdf", long_pdf())
         assert (await client.get("/api/v1/kb")).json()["bases"] == []
 
 
@@ -116,7 +118,7 @@ async def test_search_finds_what_stands_in_files_of_all_chats_but_temporary_ones
 async def test_what_cannot_be_read_says_why_and_the_model_hears_it(server, requests):
     async with http(server) as client:
         reading, file = await drop(client, "снимок.bin", bytes(range(256)) * 50)
-        assert reading.startswith("Not read: it has an unknown format; known are: ")
+        assert reading.startswith("Not read: it has an unknown format")
         await say(client, "main", "Что это?", file)
         assert asked(requests[-1]) == f"Что это?\n[file снимок.bin: {reading}]"
 

@@ -167,7 +167,7 @@ def _unknown(file: BinaryIO, head: bytes, said: str | None) -> UnreadableError:
             return UnreadableError("unknown_format", f"is {what}; readable formats are: {', '.join(READERS)}")
     if said is not None:
         return UnreadableError("broken", f"is not {said.upper()}: its content is damaged or something else")
-    return UnreadableError("unknown_format", f"has an unknown format; known are: {', '.join(READERS)}")
+    return UnreadableError("unknown_format", "has an unknown format" + f"; known are: {', '.join(READERS)}")
 
 
 def _tail(file: BinaryIO) -> bytes:
