@@ -12,7 +12,7 @@ from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, KlawError
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.variants.replace import Wish
-from klaw.toolbox.mcp.references import Reference, attach, references_in
+from klaw.toolbox.mcp.references import McpReference, attach, references_in
 from klaw.toolbox.mcp.server import McpServer
 
 FROM_MCP = "from_mcp"
@@ -41,13 +41,13 @@ class Submit:
     """What it names of MCP servers is among its files."""
 
 
-def named_in(submit: Submit, chat: ChatId, servers: Sequence[McpServer]) -> list[Reference]:
+def named_in(submit: Submit, chat: ChatId, servers: Sequence[McpServer]) -> list[McpReference]:
     """What a message names of MCP servers and does not have yet."""
     return [] if submit.question or submit.attached else references_in(submit.text, user_of(chat), servers)
 
 
 async def attach_to(
-    submit: Submit, found: Sequence[Reference], chat: ChatId, mailbox: Mailbox[Any], core: Core
+    submit: Submit, found: Sequence[McpReference], chat: ChatId, mailbox: Mailbox[Any], core: Core
 ) -> None:
     """Read what a message names of MCP servers, while its chat goes on, and hand it to the chat again."""
     try:

@@ -17,7 +17,7 @@ _WORDS = {**dict.fromkeys(("yes", "y", "true", "да"), True), **dict.fromkeys((
 _PAIR = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(.*)", re.DOTALL)
 
 
-class Form:
+class ElicitationForm:
     """``schema``: ``requestedSchema`` as the server wrote it."""
 
     def __init__(self, schema: Any) -> None:

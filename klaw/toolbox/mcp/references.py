@@ -25,7 +25,7 @@ _PROMPT = re.compile(rf"/({_NAME}):(\S{{1,200}})(.*)", re.DOTALL)
 
 
 @attrs.frozen
-class Reference:
+class McpReference:
     server: McpServer
     key: str
     """The resource's URI, or the prompt's name."""
@@ -69,17 +69,17 @@ def _arguments(text: str, known: Sequence[str], required: Sequence[str]) -> dict
     return given
 
 
-def references_in(text: str, user: UserId, servers: Sequence[McpServer]) -> list[Reference]:
+def references_in(text: str, user: UserId, servers: Sequence[McpServer]) -> list[McpReference]:
     """What a message attaches of the servers that the user may use; anything else is text."""
     known = {each.name: each for each in servers if each.is_for(user)}
-    found = [Reference(known[name], uri) for name, uri in _RESOURCE.findall(text) if name in known]
+    found = [McpReference(known[name], uri) for name, uri in _RESOURCE.findall(text) if name in known]
     begun = _PROMPT.match(text.strip())
     if begun and begun[1] in known and known[begun[1]].entries.get("prompts"):
-        found.append(Reference(known[begun[1]], begun[2], begun[3]))
+        found.append(McpReference(known[begun[1]], begun[2], begun[3]))
     return found[:MAX_FILES]
 
 
-async def attach(references: Sequence[Reference], user: UserId, core: Core) -> tuple[NamedFile, ...]:
+async def attach(references: Sequence[McpReference], user: UserId, core: Core) -> tuple[NamedFile, ...]:
     """Read them, and keep each as a file of the user's. Raises AttachmentRefused: one cannot be read; StorageFull."""
     files: list[NamedFile] = []
     for each in references:

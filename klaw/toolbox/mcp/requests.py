@@ -30,7 +30,7 @@ from klaw.domain.text import clean_output
 from klaw.errors import InvalidValue, KlawError
 from klaw.llm.types import ChatMessage
 from klaw.toolbox.approvals import MAX_WHAT_CHARS, WrittenAnswer
-from klaw.toolbox.mcp.forms import Form
+from klaw.toolbox.mcp.forms import ElicitationForm
 from klaw.toolbox.mcp.host import McpHost
 from klaw.toolbox.spec import ToolContext
 
@@ -58,7 +58,7 @@ class ServerRequests:
         """Ask the user to fill in a form, or to open a page."""
         if isinstance(params, ElicitRequestURLParams):
             return ElicitResult(action=await self._agree_to_open(params))
-        form, problem = Form(params.requested_schema), ""
+        form, problem = ElicitationForm(params.requested_schema), ""
         for _ in range(MAX_TRIES):
             what = f"{problem}It asks: {params.message} | {form.shown()} | {HOW_TO_ANSWER}"
             answer = await self._ask(what, text=True)
