@@ -59,6 +59,7 @@ VALID: Mapping[str, Any] = {
     "providers.stub.baseUrl": "http://127.0.0.1:10/v1",
     "providers.stub.apiKey": "${HOME}",
     "mcp.servers.notes.url": "http://127.0.0.1:10/mcp",
+    "mcp.servers.notes.roots": ["/srv"],
     "mcp.servers.notes.oauth.clientSecret": "${PATH}",
     "mcp.servers.notes.oauth.privateKey": "${PATH}",
     "mcp.servers.notes.oauth.issuer": "http://127.0.0.1:9",
