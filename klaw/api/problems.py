@@ -19,6 +19,7 @@ _CODES = {
     403: ("forbidden", "not_allowed"),
     404: ("nothing_to_forget",),
     409: (
+        *("known_server", "no_login"),
         *("ambiguous_id", "ambiguous_run", "bad_offset", "base_exists", "cannot_undo", "fact_exists", "id_conflict"),
         *("person_exists", "run_over", "same_person", "several_bases", "several_people", "task_exists"),
         *("answer_running", "cannot_replace", "not_shown", "nothing_said", "too_many_chats"),

@@ -7,6 +7,7 @@ import attrs
 
 from klaw.actor.clock import iso
 from klaw.config.document import join_path
+from klaw.config.keys import ADDRESS, USERS
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.errors import McpError
@@ -30,6 +31,12 @@ LOGIN_NEWS_S = 50.0
 CALLBACK = "/oauth/callback"
 """Where browsers come back to from a login; ``klaw.api.page`` has the route."""
 Text = Annotated[str, Bounds(1, 2_000)]
+
+
+ServersName = Annotated[str, Bounds(1, 32, pattern=r"[A-Za-z0-9]+([_-][A-Za-z0-9]+|-+[A-Za-z0-9]+)*")]
+UserOrAll = Annotated[str, Bounds(1, 32, pattern=USERS["pattern"])]
+Variable = Annotated[str, Bounds(3, 300, pattern=r"[0-9A-Za-z_-]+=[A-Za-z_][A-Za-z0-9_]*")]
+Address = Annotated[str, Bounds(1, 2_000, pattern=ADDRESS["pattern"])]
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
@@ -102,7 +109,7 @@ def _found(name: str, parts: Parts) -> "McpServer":
 
 @attrs.frozen(kw_only=True)
 class ServerName:
-    name: Name = required("the server")
+    name: ServersName = required("the server")
 
 
 @attrs.frozen(kw_only=True)
@@ -110,19 +117,19 @@ class NewMcpServer(ServerName):
     command: Annotated[tuple[Text, ...], Bounds(0, 100)] = argument(
         "the program and its arguments, behind --", default=(), positional=True, metavar="COMMAND"
     )
-    url: Text | None = argument("address of a server behind streamable HTTP", metavar="URL")
-    header_env: tuple[Text, ...] = argument(
+    url: Address | None = argument("address of a server behind streamable HTTP", metavar="URL")
+    header_env: tuple[Variable, ...] = argument(
         "a request header and the variable with its value, as in Authorization=TICKETS_TOKEN (Bearer is added)",
         default=(),
         metavar="HEADER=VARIABLE",
     )
-    env: tuple[Text, ...] = argument(
+    env: tuple[Variable, ...] = argument(
         "a variable of the program and the one that holds it", default=(), metavar="NAME=VARIABLE"
     )
     permission: Literal["read", "write", "external", "approval"] | None = argument(
         "what its tools may do at most; approval asks you before each call (default: external)"
     )
-    users: tuple[Name, ...] = argument("users who get its tools; * for everybody (default: local)", default=())
+    users: tuple[UserOrAll, ...] = argument("users who get its tools; * for everybody (default: local)", default=())
 
 
 class ChangedServer(TypedDict):
@@ -145,28 +152,27 @@ async def add(asked: NewMcpServer, _caller: Caller, parts: DatabaseParts) -> Cha
     """Add an MCP server, in effect at once: a program on this machine, or one behind HTTP.
 
     Keys stay in environment variables, or in secrets.env beside the configuration."""
+    program = bool(asked.command)
+    if program == (asked.url is not None) or (asked.header_env if program else asked.env):
+        text = "give a program behind -- and perhaps --env, or --url and perhaps --header-env"
+        raise OperationError("unknown_transport", text, field="url")
     if asked.name in parts.config.mcp.servers:
         raise OperationError("known_server", "there is such a server already; remove it first", field="name")
     bearer = dict.fromkeys(("Authorization", "authorization"), "Bearer ")
-    headers = {
-        name: f"{bearer.get(name, '')}${{{variable}}}" for name, variable in _pairs("header_env", asked.header_env)
-    }
+    headers = {name: f"{bearer.get(name, '')}${{{variable}}}" for name, variable in _pairs(asked.header_env)}
     made = {
         **({"command": asked.command[0], "args": [*asked.command[1:]]} if asked.command else {}),
         **({"url": asked.url} if asked.url is not None else {}),
         **({"headers": headers} if headers else {}),
-        **({"env": env} if (env := {name: f"${{{each}}}" for name, each in _pairs("env", asked.env)}) else {}),
+        **({"env": env} if (env := {name: f"${{{each}}}" for name, each in _pairs(asked.env)}) else {}),
         **({"permission": asked.permission} if asked.permission else {}),
         **({"users": [*asked.users]} if asked.users else {}),
     }
     return await _changed(asked.name, made, parts)
 
 
-def _pairs(field: str, given: "Sequence[str]") -> list[tuple[str, str]]:
-    pairs = [each.partition("=")[::2] for each in given]
-    if any(not variable for _, variable in pairs):
-        raise OperationError("bad_args", "must have the form NAME=VARIABLE", field=field)
-    return pairs
+def _pairs(given: "Sequence[str]") -> list[tuple[str, str]]:
+    return [(name, variable) for name, _, variable in (each.partition("=") for each in given)]
 
 
 async def _changed(name: str, value: Any, parts: DatabaseParts) -> ChangedServer:
@@ -287,7 +293,7 @@ async def login_state(asked: BegunLogin, _caller: Caller, parts: Parts) -> Login
     if server.login is None:
         raise OperationError("no_login", "no login to it was begun", field="name")
     if asked.answer is not None and not server.login.answer(asked.answer):
-        raise OperationError("bad_args", "is not the address that this login leads to", field="answer")
+        raise OperationError("unknown_login", "is not the address that this login leads to", field="answer")
     return await _state_of(server, server.login)
 
 

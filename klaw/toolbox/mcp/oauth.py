@@ -154,7 +154,9 @@ class PersonOAuth(OAuthClientProvider):
         if self._login and registered and self._login.redirect not in map(str, registered):
             context.client_info = None  # Klaw listens at another port now
 
-    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def _auth_flow(  # noqa: ASYNC900 - httpx2 drives it to its end
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         logs_in = self._login is not None and not self._login.over
         flow = self._log_in(request) if logs_in else self._use_login(request)
         try:
@@ -171,10 +173,13 @@ class PersonOAuth(OAuthClientProvider):
         finally:
             await flow.aclose()
 
-    async def _use_login(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def _use_login(  # noqa: ASYNC900 - httpx2 drives it to its end
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         context = self.context
         for refused in (False, True):
-            async with context.lock:
+            await context.lock.acquire()  # so that only one of several requests renews the tokens
+            try:
                 if not self._initialized:
                     await self._initialize()
                 context.protocol_version = request.headers.get("mcp-protocol-version")
@@ -184,6 +189,8 @@ class PersonOAuth(OAuthClientProvider):
                     answer = yield await self._refresh_token()
                     if not await self._handle_refresh_response(answer):
                         await self._renewal_refused(answer)
+            finally:
+                context.lock.release()
             if context.is_token_valid():
                 self._add_auth_header(request)
             response = yield request
@@ -213,7 +220,9 @@ class PersonOAuth(OAuthClientProvider):
     def _to_do(self) -> str:
         return f"log in: klaw mcp login {self._storage.name}"
 
-    async def _log_in(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def _log_in(  # noqa: ASYNC900 - httpx2 drives it to its end
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         assert self._login is not None
         flow, began = super()._auth_flow(request), False
         response: httpx2.Response | None = None

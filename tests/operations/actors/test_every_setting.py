@@ -61,6 +61,10 @@ VALID: Mapping[str, Any] = {
     "providers.stub.baseUrl": "http://127.0.0.1:10/v1",
     "providers.stub.apiKey": "${HOME}",
     "mcp.servers.notes.url": "http://127.0.0.1:10/mcp",
+    "mcp.servers.notes.roots": ["/srv"],
+    "mcp.servers.notes.oauth.clientSecret": "${PATH}",
+    "mcp.servers.notes.oauth.privateKey": "${PATH}",
+    "mcp.servers.notes.oauth.issuer": "http://127.0.0.1:9",
     "channels.quiet": "22:00-07:00",
     "channels.accounts.bot.type": "matrix",
     "channels.accounts.bot.token": "${PATH}",
@@ -83,6 +87,14 @@ TOGETHER: Mapping[str, Mapping[str, Any]] = {
     **{
         f"mcp.servers.notes.{name}": {"mcp.servers.notes.url": None, "mcp.servers.notes.command": "true"}
         for name in ("args", "env", "cwd")
+    },
+    **{
+        f"mcp.servers.notes.oauth.{name}": {
+            "mcp.servers.notes.oauth.clientId": "klaw",
+            "mcp.servers.notes.oauth.clientSecret": "${HOME}",
+            "mcp.servers.notes.oauth.issuer": "http://127.0.0.1:9",
+        }
+        for name in ("grant", "clientSecret", "privateKey")
     },
     **{
         f"providers.stub.models.echo.{name}": {

@@ -15,6 +15,7 @@ from klaw.operations.why import Receipt
 SLOW_S = {
     "voice_transcribe": 310,
     **dict.fromkeys(("config_set", "config_unset", "config_undo", "config_reload"), 75),
+    **dict.fromkeys(("mcp_add", "mcp_remove", "mcp_logout", "mcp_test", "mcp_login", "mcp_login_state"), 75),
     **dict.fromkeys(("channels_add", "channels_remove"), 90),
     **dict.fromkeys(("channels_invite", "channels_pair", "channels_unpair", "channels_test"), 60),
     "kb_add": 120,

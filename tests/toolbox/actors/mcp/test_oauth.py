@@ -64,6 +64,7 @@ async def browse(server, change=lambda address: address):
     return login.problem
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the SDK leaves its stream of events
 async def test_a_login_is_kept_renewed_and_over(guarded, tmp_path):
     file = LoginFile(tmp_path, "far")
     async with running({"far": guarded.config}, ready=False, host=yes_sayer(tmp_path, Person())) as here:
