@@ -1,5 +1,3 @@
-// The page: who is there, which view is open, what holds for all of them.
-
 import { get, post, unreachable } from "/static/api.js";
 import { button, closedByBack, h, icon, iconButton, later, moveTo, select, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, inShort, language, said, setLanguage, t } from "/static/i18n.js";

@@ -41,7 +41,6 @@ export const backTo = (href, label) => h("a.back", { href, ariaLabel: t(label), 
 export const searchField = (label, given) =>
 	h("input", { type: "search", placeholder: t(label), ariaLabel: t(label), ...given });
 
-/** `choices` are [value, text]. */
 export const select = (choices, chosen, given) => h("select", given,
 	choices.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
 
@@ -158,7 +157,6 @@ export const nameOf = (chat) => chat.split(":").pop();
 
 export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat))}/${seq}`;
 
-/** Point at one of the options of a field. */
 export function pointAt(field, options, at) {
 	options.forEach((each, place) =>
 		Object.assign(each, { id: `option-${place}`, role: "option", ariaSelected: place === at }));
@@ -168,7 +166,6 @@ export function pointAt(field, options, at) {
 
 export const setCurrent = (link, current) => { link.ariaCurrent = current ? "page" : null; };
 
-/** Let Back close a popover, too. */
 export function closedByBack(popover) {
 	let closed = () => null;
 	popover.addEventListener("toggle", ({ newState }) => {

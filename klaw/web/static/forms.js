@@ -1,5 +1,3 @@
-// Forms and dialogs, and all that page.js has.
-
 import { failure, h, iconButton, isFine, mainButton, select, showDialog, shown, status, t } from "./page.js";
 
 export * from "./page.js";

@@ -1,5 +1,3 @@
-// Views that ask again every so often, and all that forms.js has.
-
 import { attempt, confirmed, failure, h, shown, t } from "./forms.js";
 
 export * from "./forms.js";

@@ -11,6 +11,7 @@ export const VIEWS = [
 	{ path: "system", name: "System", operator: true, rare: true },
 	{ path: "channels", name: "Channels", within: "system" },
 	{ path: "access", name: "Access", within: "system" },
+	{ path: "mcp", name: "MCP", within: "system", operator: true },
 	{ path: "import", name: "Import", within: "system" },
 	{ path: "backups", name: "Backups", within: "system", operator: true },
 	{ path: "settings", name: "Settings", within: "system", operator: true },

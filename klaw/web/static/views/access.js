@@ -1,5 +1,3 @@
-// Users with their access keys and sessions, and phones.
-
 import {
 	Panel, app, button, form, get, h, heading, inLine, later, mainButton, openDialog, post, row, select, t, when,
 } from "../panel.js";

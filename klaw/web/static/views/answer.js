@@ -59,8 +59,6 @@ function finish(live) {
 	live.done();
 }
 
-// -- what the model thinks: nothing stores it --
-
 /** Show a piece, also of an answer that was complete before this module was loaded. */
 export function think(live, frame) {
 	if (!live.thinking || (live.thinking.over && !live.row)) {
@@ -97,8 +95,6 @@ function thinking() {
 	goesOn();
 	return made;
 }
-
-// -- calls of tools --
 
 const find = (place, id) => place.querySelector(`.call[data-call="${CSS.escape(id)}"]`);
 const pre = (text, given) => h("pre", { tabIndex: 0, dir: "auto", ...given }, text);

@@ -1,5 +1,3 @@
-// Messengers, and who may write there.
-
 import { Panel, app, button, form, formDialog, get, h, heading, inLine, later, list, openDialog, post, remove, row,
 	section, t, when } from "../panel.js";
 

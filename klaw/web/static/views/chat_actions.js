@@ -1,5 +1,3 @@
-// A chat as a whole, also before its first message, which makes it.
-
 import { app, attempt, chatPath, confirmed, get, h, later, menu, moveTo, post, remove, t, toast } from "../page.js";
 
 /** A name of the form that the server knows as nobody's choice. */

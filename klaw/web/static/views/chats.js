@@ -1,5 +1,3 @@
-// The list of chats beside one of them.
-
 import {
 	app, attempt, chatPath, day, get, h, icon, iconButton, inLine, keepPlace, monthOf, nameOf, number,
 	placeOf, searchField, setCurrent, settled, t, toast,

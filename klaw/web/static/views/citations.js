@@ -1,5 +1,3 @@
-// The marks [n] of an answer open the passages that it was given.
-
 import { get, h, openDialog, t } from "../forms.js";
 import { addressOf, originalOf, placeOf } from "./knowledge/reader.js";
 

@@ -1,5 +1,3 @@
-// Connecting a model: it answers once before anything is changed.
-
 import {
 	app, button, dollars, failure, form, get, h, openDialog, post, status, t, toast,
 } from "../forms.js";

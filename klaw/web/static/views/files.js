@@ -1,5 +1,3 @@
-// Files are uploaded at once and sent with the next message.
-
 import { app, h, iconButton, said, size, t, toast, upload } from "../page.js";
 import { filesOf, keepFiles } from "../socket.js";
 

@@ -1,5 +1,3 @@
-// First what would go, then the deed, then the proof.
-
 import { button, failure, h, mainButton, nameOf, openDialog, post, said, t } from "../forms.js";
 
 const MOST = 50;

@@ -1,5 +1,3 @@
-// "Go anywhere": views, chats, commands and what a search finds, by a few letters.
-
 import { app, chatPath, get, h, openDialog, pointAt, settled, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
 import { hitsOf } from "./chats.js";

@@ -1,5 +1,3 @@
-// What an export holds, the import, and taking it back.
-
 import {
 	Panel, app, attempt, button, dropped, form, get, h, later, list, number, picked, post, row, said, section, t, upload,
 	when,

@@ -1,5 +1,3 @@
-// What an answer was made from, and what a person can do about each line of it (docs/receipts.md).
-
 import {
 	attempt, button, failure, form, formDialog, get, h, inLine, nameOf, number, openDialog, patch, placeOf, post, said, t,
 	toast, when,

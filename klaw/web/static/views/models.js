@@ -1,5 +1,3 @@
-// Models to choose from: in a chat, and of a service that is being connected.
-
 import { app, chatPath, get, h, inLine, openDialog, said, searchField, status, t } from "../forms.js";
 import { vary } from "./variants.js";
 

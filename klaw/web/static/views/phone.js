@@ -1,5 +1,3 @@
-// The page as an app: its service worker, notifications, and what logging out takes from the browser.
-
 import { app, confirmed, get, h, language, post, remove, t, toast } from "../page.js";
 
 const worker = navigator.serviceWorker, store = localStorage; // no worker without HTTPS

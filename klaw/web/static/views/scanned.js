@@ -1,5 +1,3 @@
-// A phone that has scanned a QR code (access.js) logs in with the code in its address.
-
 import { confirmed, get, post, t } from "../page.js";
 
 /** The code leaves the address at once. Returns what to say. */

@@ -3,7 +3,7 @@ import {
 	table, term, when,
 } from "../panel.js";
 
-const WITHIN = ["Settings", "Access", "Backups", "Import"];
+const WITHIN = ["Settings", "Access", "Backups", "Import", "MCP"];
 const RUNNING = "running";
 
 export default class extends Panel {

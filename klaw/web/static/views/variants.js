@@ -1,5 +1,3 @@
-// Editing messages, having them answered again, going from one variant to another.
-
 import { attempt, button, chatPath, h, iconButton, isFine, later, mainButton, post, t } from "../page.js";
 
 /** Returns whether it was done. */

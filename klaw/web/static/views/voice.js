@@ -1,5 +1,3 @@
-// Sounds that are written down, and answers that are read aloud.
-
 import { button, h, iconButton, parsed, post, Problem, t, toast } from "../page.js";
 
 /** Write attached sounds down; where the browser can record (a secure context), show a microphone. */

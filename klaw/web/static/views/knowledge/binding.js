@@ -1,5 +1,3 @@
-// Which knowledge bases a chat is answered from.
-
 import { form, get, h, openDialog, post, t } from "../../forms.js";
 
 export const bind = ({ name: chat }, changed) => openDialog(t("Knowledge"), async (dialog) => {

@@ -1,5 +1,3 @@
-// The text of a document, passage by passage, around what is cited.
-
 import { backTo, get, h, inLine, t } from "../../page.js";
 
 const AROUND = 10;
