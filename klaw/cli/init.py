@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from klaw.cli.connect import ask_for_model, finish
+from klaw.cli.connect_model import ask_for_model, finish
 from klaw.cli.operations import Here, command
 from klaw.cli.output import program, warn
 from klaw.cli.questions import answer

@@ -12,7 +12,7 @@ from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
 LOCAL = (
-    "backup", "channels", "config", "connect_search", "doctor", "export", "imports", "init", "mcp", "models", "reindex",
+    "backup", "channels", "config", "connect", "doctor", "export", "imports", "init", "mcp", "models", "reindex",
     "service", "token", "update",
 )  # fmt: skip
 """Modules of this package with commands that need no server."""

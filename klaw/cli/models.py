@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
-from klaw.cli.connect import Connect
-from klaw.cli.connect import connect as carry_out
+from klaw.cli.connect_model import Connect
+from klaw.cli.connect_model import connect as carry_out
 from klaw.cli.operations import Here, ask_for, command
 from klaw.cli.output import warn
 from klaw.config.paths import Paths

@@ -120,7 +120,7 @@ def _check(service: SearchService, reply: _Reply, key: str) -> None:
     """Raises ToolRefused: it refused to search."""
     if reply.status == HTTPStatus.OK:
         return
-    log.warning("search_refused", service=service.name, status=reply.status)
+    log.warning("search_refused", name=service.name, status=reply.status)
     said, hint = shown(error_text(readable(reply.data[:20_000])), [key]), _HINTS.get(reply.status, "")
     if not service.url and reply.status == HTTPStatus.FORBIDDEN:
         said, hint = "", _NO_JSON

@@ -175,7 +175,7 @@ async def _knowledge(_root: Path) -> Rendered:
     used = UsedPassage(
         number=0, base=BaseId("b"), source=SourceId("s"), name="аренда.pdf", first_page=2, text="Срок: год.\n[2] нет"
     )
-    shown = pack(ContextUsed(passages=(used,)), 1_000).text
+    shown = pack(ContextUsed(bases=(used.base,), passages=(used,)), 1_000).text
     system = f"{prompt('default')}\n\n{prompt('knowledge')}"
     asked = ChatMessage(role="user", content=f"{shown}\n\nКакой срок аренды?")
     return [ChatMessage(role="system", content=system), asked]
