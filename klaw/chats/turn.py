@@ -62,7 +62,7 @@ class Turn:
     _has_slot: bool = False
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _used: ContextUsed | None = None
-    """The passages that the model saw; None if the chat is bound to no knowledge base."""
+    """The passages that the model saw; None if the chat has no knowledge base and no file that says anything."""
     _removed: int = 0
     """Marks of the answer that name nothing; without those that ``_used`` counts."""
     _trail: Trail = attrs.Factory(Trail)

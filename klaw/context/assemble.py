@@ -97,7 +97,7 @@ class Context:
     chosen: ChosenTopics | None = None
     """None: nobody looked for topics."""
     passages: PackedPassages | None = None
-    """None: the chat is bound to no knowledge base."""
+    """None: the chat is bound to no knowledge base, and no file of it says anything."""
 
 
 def plan(snapshot: Snapshot) -> Plan:

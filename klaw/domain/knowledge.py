@@ -158,16 +158,17 @@ class Document:
 
 def what_was_read(document: Document) -> str:
     """What was read of a document, for its user, such as ``12 pages, 5,100 words``; or why nothing."""
-    problem = document.problems[-1].text.removeprefix(document.name).lstrip(":, ") if document.problems else ""
-    problem = problem.partition(";")[0]  # without the list of formats
     if document.state is DocumentState.WAITING:
         return "It is being read."
+    problems = document.problems
     if document.state is DocumentState.FAILED:
-        return f"Not read: it {problem}"
+        # Of a scan its first page says more than that there is no text. The list of formats is left out.
+        why = problems[0 if problems[-1].code == "no_text" else -1].text.removeprefix(document.name)
+        return f"Not read: it {why.partition(': ')[2].partition(';')[0]}"
     read = f"{document.words:,} words"
     if document.pages:
         read = f"{document.pages:,} pages, {read}" if document.pages > 1 else f"1 page, {read}"
-    return f"{read} ({problem})" if problem else read
+    return f"{read} ({problems[-1].text.removeprefix(document.name).lstrip(':, ')})" if problems else read
 
 
 def document_id(source: SourceId, name: str) -> DocumentId:

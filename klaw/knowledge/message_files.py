@@ -35,24 +35,24 @@ class MessageFiles:
         readers, clock = self.core.readers, self.core.clock
         await self.core.writer.run(message_files.take_up, user, [file], iso(clock.now()))
 
-        async def read() -> bool:
+        async def is_read() -> bool:
             found = await readers.run(message_files.get, user, file)
             return found is None or found.state is not DocumentState.WAITING
 
-        await self._wait(read, UPLOAD_S)
+        await self._wait(is_read, UPLOAD_S)
         found = await readers.run(message_files.get, user, file)
         return what_was_read(found) if found is not None else ""
 
     async def wait_for(self, user: UserId, chat: ChatId, waits: Callable[[], None]) -> None:
         """Wait until the files are read that the next turn of a chat answers; ``waits`` is called if some are not."""
 
-        async def read() -> bool:
+        async def is_read() -> bool:
             waiting = await self.core.readers.run(message_files.waiting, user, chat)
             if waiting:
                 waits()
             return not waiting
 
-        await self._wait(read, TURN_S)
+        await self._wait(is_read, TURN_S)
 
     async def _wait(self, is_over: Callable[[], Awaitable[bool]], seconds: float) -> None:
         with trio.move_on_after(seconds):

@@ -98,7 +98,8 @@ def _knowledge(used: ContextUsed) -> list[Line]:
         if used.passages
         else f"nothing: {_NOTHING.get(used.nothing, used.nothing)}"
     )
-    out: list[Line] = [f"bases   {', '.join(used.bases) or 'none'}; given {given}"]
+    bases = f"bases   {', '.join(used.bases)}" if used.bases else "files   of this chat"
+    out: list[Line] = [f"{bases}; given {given}"]
     out += [f"        not there, or not shared any more: {', '.join(used.gone)}"] if used.gone else []
     out.append(f"        searched{_FOLLOWS.get(used.follows, '')}: {' / '.join(used.query.splitlines())}")
     rows = [

@@ -310,7 +310,8 @@ def _has_pictures(pdf: Any, index: int) -> bool:
 def _is_covered(page: Any) -> bool:
     """Whether what is on a page is large enough to hold text; tesseract takes as long for a dot as for a letter."""
     width, height = page.get_size()
-    boxes = [each.get_bounds() for each in page.get_objects(max_depth=3)]
+    if not (boxes := [each.get_bounds() for each in page.get_objects(max_depth=3)]):
+        return True
     left, bottom, right, top = (
         pick(sides) for pick, sides in zip((min, min, max, max), zip(*boxes, strict=True), strict=True)
     )

@@ -37,14 +37,15 @@ from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.document_steps import DOCUMENTS, HAS_SOURCE
 from klaw.store.kinds.knowledge.passages import PassageScope
 from klaw.store.kinds.knowledge.sources import SOURCE
+from klaw.store.kinds.pending import MAX_PENDING
 
 _NAME = "Files of messages"
 _MESSAGES = "FROM messages AS m INDEXED BY messages_with_files"
 _REPLACED = "FROM replaced_messages AS m JOIN messages AS now ON now.rowid = m.rowid"
 _HAVE = "instr(m.metadata, '\"files\":')"
 _EACH = "json_each(m.metadata, '$.files') AS f"
+_WAITING = "SELECT count(*) FROM kb_documents WHERE source_id = ? AND state = 'waiting'"
 _INSERT = rows.insert("kb_documents", Document).replace("INSERT", "INSERT OR IGNORE", 1)
-MAX_PENDING = 200
 
 
 @attrs.frozen(kw_only=True)
@@ -73,11 +74,11 @@ def _digest(user: UserId) -> str:
     return hashlib.sha256(f"files of messages\0{user}".encode()).hexdigest()
 
 
-def take_up(tx: Transaction, user: UserId, files: Sequence[Attachment], at: str) -> int:
-    """Files of a user are to be read, those that are documents and new. Returns how many these are."""
+def take_up(tx: Transaction, user: UserId, files: Sequence[Attachment], at: str) -> None:
+    """Files of a user are to be read, those that are documents and new."""
     found = [each for each in files if each.is_document]
     if not found:
-        return 0
+        return
     base, source = base_of(user), _source_of(user)
     if not tx.connection.execute(HAS_SOURCE, (source, base)).get:
         if bases.is_free(tx.connection, base):
@@ -88,14 +89,11 @@ def take_up(tx: Transaction, user: UserId, files: Sequence[Attachment], at: str)
             id=source, user=user, base=base, kind=kind, name=_NAME, added_by=user, created_at=at, updated_at=at
         )
         tx.journal(SOURCE.put(user, source, files_source, at))
-    new = 0
     for each in found:
         document = Document(
             id=id_of(source, each.sha256), base=base, source=source, name=each.name, size=each.bytes, sha256=each.sha256
         )
         tx.connection.execute(_INSERT, rows.values(document))
-        new += tx.connection.changes()
-    return new
 
 
 def untaken(connection: apsw.Connection) -> dict[UserId, list[Attachment]]:
@@ -177,6 +175,8 @@ def passages_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequen
 
 def waiting(connection: apsw.Connection, user: UserId, chat: ChatId) -> bool:
     """Whether files of messages that the next turn of a chat answers are still to be read."""
+    if not connection.execute(_WAITING, (_source_of(user),)).get:  # as before most turns
+        return False
     session = messages.session(connection, chat)
     pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING) if session is not None else []
     wanted = {document_id(user, file.sha256) for each in pending for file in files_of(each.metadata)}
