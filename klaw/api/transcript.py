@@ -228,7 +228,13 @@ class HeldMessage:
 
 
 async def place_of(
-    transcript: ClientTranscript, chats: ChatDirectory, user: UserId, named: RequestedChat | None, new_chat: str
+    transcript: ClientTranscript,
+    chats: ChatDirectory,
+    user: UserId,
+    named: RequestedChat | None,
+    new_chat: str,
+    *,
+    temporary: bool = False,
 ) -> TranscriptPlace:
     """Where the question goes.
 
@@ -236,7 +242,8 @@ async def place_of(
     clients send only that, or with its beginning where the rest is new to the chat; a program that does not resend
     everything may send nothing of it. Else into the chat, begun by a transcript, that holds exactly what came. An
     answer that is made again, or an edited question, becomes a variant: in the chat that the request names, or in the
-    only one that begins so and gave one of the answers which came. Else into a new one.
+    only one that begins so and gave one of the answers which came. Else into a new one. ``temporary``: a chat that is
+    not named is to be temporary; else it is to be kept.
     """
     history, question = transcript.history, transcript.question
     if named is not None:
@@ -257,15 +264,16 @@ async def place_of(
             return TranscriptPlace(chat=named.name)
         if place := await _parting(chats, user, named.name, history, question):
             return place
-    return await _unnamed(chats, user, history, question) or TranscriptPlace(chat=new_chat, missing=history)
+    found = await _unnamed(chats, user, history, question, temporary=temporary)
+    return found or TranscriptPlace(chat=new_chat, missing=history)
 
 
 async def _unnamed(
-    chats: ChatDirectory, user: UserId, history: Sequence[SentText], question: SentText
+    chats: ChatDirectory, user: UserId, history: Sequence[SentText], question: SentText, *, temporary: bool
 ) -> TranscriptPlace | None:
-    for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
-        if not session.name.startswith(PREFIX):
-            continue
+    listed = await chats.listed(user, MAX_CHATS, archived=False) if history else ()
+    begun = [each for each in listed if each.name.startswith(PREFIX) and each.temporary is temporary]
+    for session in begun:
         chat = chat_id(user, session.name)
         last, _ = await _held(chats, chat, 1)
         if not any(FORGOTTEN in each.last.metadata or each.agrees(history[-1]) for each in last[-2:]):
@@ -276,10 +284,9 @@ async def _unnamed(
         if whole and (again := await _failed(chats, chat, held, history, question)):
             return TranscriptPlace(chat=session.name, again=again)
     alike: list[TranscriptPlace] = []
-    for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
-        if session.name.startswith(PREFIX):
-            place = await _parting(chats, user, session.name, history, question, answered_here=True)
-            alike += [place] if place is not None else []
+    for session in begun:
+        place = await _parting(chats, user, session.name, history, question, answered_here=True)
+        alike += [place] if place is not None else []
     # Of several that begin alike nobody can tell which is meant; and where an answer is written, somebody else waits.
     if len(alike) == 1 and chats.chat_status(chat_id(user, alike[0].chat))["state"] in ("idle", "failed"):
         return alike[0]
