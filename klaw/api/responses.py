@@ -1,10 +1,10 @@
-"""OpenAI's Responses API: what came is read in the form of chat completions, and the answer told as a response. Its id
-names the turn that made it, so that a later request can go on from there."""
+"""OpenAI's Responses API: a request is read in the form of chat completions, and the answer is told as a response. Its
+id names the turn that made it, so that a later request can go on from there."""
 
 import datetime as dt
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import attrs
@@ -32,17 +32,9 @@ from klaw.store.kinds.variants.replace import Wish
 
 ROWS = 1_000
 """Rows behind a question among which its answer is looked for, and behind an answer what followed it."""
-_BLANK: Mapping[str, Any] = {
-    "object": "response",
-    "model": MODEL,
-    "background": False,
-    "error": None,
-    "incomplete_details": None,
-    "usage": None,
-}
+_UNKNOWN = "is kept here; send the whole conversation as input"
 _ECHOED: Mapping[str, Any] = {
-    **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "user")),
-    **dict.fromkeys(("temperature", "top_p")),
+    **dict.fromkeys(("instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p", "user")),
     "metadata": {},
     "parallel_tool_calls": True,
     "reasoning": {"effort": None, "summary": None},
@@ -52,8 +44,8 @@ _ECHOED: Mapping[str, Any] = {
     "tools": [],
     "truncation": "disabled",
 }
-"""What a response repeats of its request, with what it says where that says nothing."""
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""What a response repeats of its request; here as a request is read that does not say it."""
+_SAID = (MessageKind.TEXT, MessageKind.COMMAND, MessageKind.TOOL_CALL)
 
 
 def _wrong(path: str, message: str) -> BadValue:
@@ -74,64 +66,54 @@ class ResponsesRequest(OpenAIChatRequest):
     previous_response_id: str | None = None
     store: bool | None = None
     echo: dict[str, Any] = attrs.Factory(dict)
-    """What the response repeats."""
 
     @classmethod
     async def in_chat_form(cls, tree: dict[str, Any], api: Api, user: UserId) -> dict[str, Any]:
         refuse({name: bool(tree.get(name)) for name in ("background", "conversation", "prompt", "top_logprobs")})
-        effort, form = _object(tree, "reasoning"), _object(tree, "text")
+        told = {name: kept if (kept := tree.get(name)) is not None else default for name, default in _ECHOED.items()}
         given, previous = tree.get("input"), tree.get("previous_response_id")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        for name, value in (("reasoning", told["reasoning"]), ("text", told["text"])):
+            if not isinstance(value, dict):
+                raise _wrong(name, "must be an object")
         if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
             raise _wrong("input", "must be a text or a list of objects")
         said = _messages([each async for each in _items(items, api, user)])
         if isinstance(previous, str) and said and not any(each["role"] == "user" for each in said):
-            asked = await question_of(api, user, previous)
-            said = [{"role": "user", "content": asked.content}, *said]
-        if tree.get("instructions"):
-            said = [{"role": "system", "content": tree["instructions"]}, *said]
+            said = [{"role": "user", "content": await _question(api, user, previous)}, *said]
+        if told["instructions"]:
+            said = [{"role": "system", "content": told["instructions"]}, *said]
         return {
             **tree,
             "messages": said,
             "tools": list(_tools(tree.get("tools"))) or None,
             "tool_choice": _tool_choice(tree.get("tool_choice")),
-            "response_format": _form(form.get("format")),
-            "max_completion_tokens": tree.get("max_output_tokens"),
-            "reasoning_effort": effort.get("effort"),
-            "include_reasoning": bool(effort.get("summary")),
-            "echo": {name: told if (told := tree.get(name)) is not None else _ECHOED[name] for name in _ECHOED},
+            "response_format": _form(told["text"].get("format")),
+            "max_completion_tokens": told["max_output_tokens"],
+            "reasoning_effort": told["reasoning"].get("effort"),
+            "include_reasoning": bool(told["reasoning"].get("summary")),
+            "echo": told,
         }
 
 
-def _object(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = tree.get(name)
-    if not isinstance(found, Mapping | None):
-        raise _wrong(name, "must be an object")
-    return found or {}
-
-
 async def _items(items: Sequence[dict[str, Any]], api: Api, user: UserId) -> AsyncIterator[dict[str, Any]]:
-    """The items, with those that were only referred to."""
+    """The items; those that are only referred to as they were answered, the texts of each response as one."""
     seen = set[str]()
     for number, item in enumerate(items):
+        key = str(item.get("id")).partition("_")[2].rpartition(".")[0]
         if item.get("type") != "item_reference":
             yield item
-            continue
-        kind, _, rest = str(item.get("id")).partition("_")
-        key = rest.rpartition(".")[0]
-        if kind == "rs" or (kind == "msg" and key in seen):
-            continue  # a response's texts are told as one
-        rows = await rows_of(api, user, key)
-        if kind == "msg" and rows:
+        elif key not in seen:
             seen.add(key)
-            yield {"role": "assistant", "content": _text_of(rows)}
-        else:
-            raise _wrong(f"input[{number}].id", "is no item of a response that is kept here; send the item itself")
+            if not (rows := await _rows(api, user, key)):
+                raise _wrong(f"input[{number}].id", f"no item with this id {_UNKNOWN}")
+            yield {"role": "assistant", "content": _text(rows)}
 
 
 def _messages(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for number, item in enumerate(items):
+        path = f"input[{number}]"
         match item:
             case {"type": "reasoning"}:
                 pass
@@ -141,42 +123,38 @@ def _messages(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                     found.append({"role": "assistant", "content": None})
                 found[-1].setdefault("tool_calls", []).append(call)
             case {"type": "function_call_output", "call_id": called, "output": output}:
-                content = _content(output, f"input[{number}].output")
-                found.append({"role": "tool", "tool_call_id": called, "content": content})
+                found.append({"role": "tool", "tool_call_id": called, "content": _content(output, f"{path}.output")})
             case {"role": role} if item.get("type") in (None, "message"):
-                found.append({"role": role, "content": _content(item.get("content"), f"input[{number}].content")})
+                found.append({"role": role, "content": _content(item.get("content"), f"{path}.content")})
             case _:
-                raise _wrong(f"input[{number}].type", "must be message, function_call or function_call_output")
+                raise _wrong(f"{path}.type", "must be message, function_call or function_call_output, with its fields")
     return found
 
 
 def _content(content: Any, path: str) -> Any:
     if not isinstance(content, list):
         return content
-    found: list[dict[str, Any]] = []
-    for number, part in enumerate(content):
-        match part:
-            case {"type": "input_text" | "output_text" | "text", "text": text} | {"type": "refusal", "refusal": text}:
-                found.append({"type": "text", "text": text})
-            case {"type": "input_image", "image_url": str(address)}:
-                found.append({"type": "image_url", "image_url": address})
-            case _:
-                text = "must be input_text, or input_image with a data: URL; send files as attachments of a chat"
-                raise _wrong(f"{path}[{number}].type", text)
-    return found
+    return [_part(each, f"{path}[{number}]") for number, each in enumerate(content)]
+
+
+def _part(part: Any, path: str) -> dict[str, Any]:
+    match part:
+        case {"type": "input_text" | "output_text" | "text", "text": text} | {"type": "refusal", "refusal": text}:
+            return {"type": "text", "text": text}
+        case {"type": "input_image", "image_url": str(address)}:
+            return {"type": "image_url", "image_url": address}
+    raise _wrong(f"{path}.type", "must be input_text, or input_image with a data: URL; send files to a chat")
 
 
 def _tools(given: Any) -> Iterator[dict[str, Any]]:
     for number, tool in enumerate(given if isinstance(given, list) else ()):
         match tool:
             case {"type": "function"}:
-                yield {"type": "function", "function": {name: each for name, each in tool.items() if name != "type"}}
+                yield {"type": "function", "function": {name: tool[name] for name in tool if name != "type"}}
             case {"type": str(kind)} if kind.startswith("web_search"):
                 pass  # Klaw has its own
             case _:
-                raise _wrong(
-                    f"tools[{number}].type", "must be function, or web_search, of which Klaw has its own"
-                )
+                raise _wrong(f"tools[{number}].type", "must be function; of hosted tools there is only web_search")
 
 
 def _tool_choice(given: Any) -> Any:
@@ -186,26 +164,21 @@ def _tool_choice(given: Any) -> Any:
         case {"type": "allowed_tools", "mode": mode, "tools": tools}:
             return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(_tools(tools))}}
         case {}:
-            raise _wrong("tool_choice", "must be auto, none, required, or one of the functions in tools")
+            raise _wrong("tool_choice", "must be auto, none, required, or a function of tools")
     return given
 
 
 def _form(given: Any) -> Any:
-    match given:
-        case {"type": "json_schema"}:
-            return {
-                "type": "json_schema",
-                "json_schema": {name: each for name, each in given.items() if name != "type"},
-            }
-    return given
+    is_schema = isinstance(given, dict) and given.get("type") == "json_schema"
+    return {"type": "json_schema", "json_schema": given} if is_schema else given
 
 
 # -- responses that are kept -------------------------------------------------------------------------------------------
 
 
-async def rows_of(api: Api, user: UserId, key: str) -> list[Message]:
-    """What a turn, or the command with this id, left in its chat, also if a variant replaced it; nothing if it is
-    unknown, of somebody else, or forgotten."""
+async def _rows(api: Api, user: UserId, key: str) -> list[Message]:
+    """What a turn, or a command with this id, left in its chat, also if a variant replaced it. Nothing: it is unknown,
+    somebody else's, or forgotten."""
     run = api.core.readers.run
     if (turn := await run(turns.get, user, key)) is not None:
         chat, seq, word = turn.chat, turn.last_seq, "turn"
@@ -217,25 +190,21 @@ async def rows_of(api: Api, user: UserId, key: str) -> list[Message]:
     return [each for each in found if each.metadata.get(word) == key]
 
 
-async def kept_rows(api: Api, user: UserId, response: str, field: str) -> list[Message]:
-    """``rows_of`` a response. Raises OperationError: there is none."""
-    rows = await rows_of(api, user, response.removeprefix("resp_"))
-    if not rows:
-        text = f"{field}: no response of yours with this id is kept here; send the whole conversation as input"
-        raise OperationError("unknown_response", text, field=field)
-    return rows
+async def _kept(api: Api, user: UserId, response: str, field: str = "previous_response_id") -> list[Message]:
+    """``_rows`` of a response. Raises OperationError: there is none."""
+    if rows := await _rows(api, user, response.removeprefix("resp_")):
+        return rows
+    raise OperationError("unknown_response", f"no response with this id {_UNKNOWN}", field=field)
 
 
-async def question_of(api: Api, user: UserId, response: str) -> Message:
-    """The message of the user that a response answers. Raises OperationError."""
-    rows = await kept_rows(api, user, response, "previous_response_id")
-    before = await api.core.readers.run(messages.before, rows[0].chat, rows[0].seq, ROWS)
-    return next((each for each in reversed(before) if each.role is Role.USER), rows[0])
+def _text(rows: Sequence[Message]) -> str:
+    return "\n\n".join(each.content for each in rows if each.type in _SAID and each.content.strip())
 
 
-def _text_of(rows: Sequence[Message]) -> str:
-    said = (MessageKind.TEXT, MessageKind.COMMAND, MessageKind.TOOL_CALL)
-    return "\n\n".join(each.content for each in rows if each.type in said and each.content.strip())
+async def _question(api: Api, user: UserId, response: str) -> str:
+    first = (await _kept(api, user, response))[0]
+    before = await api.core.readers.run(messages.before, first.chat, first.seq, ROWS)
+    return next((each.content for each in reversed(before) if each.role is Role.USER), "")
 
 
 @attrs.define(kw_only=True)
@@ -243,12 +212,12 @@ class ResponsesExchange(Exchange):
     previous: str | None = None
     """The response that the question goes on from."""
     temporary: bool = False
-    """It is to be kept in a temporary chat."""
+    """It must be in a temporary chat."""
 
     async def run(self, on_text: OnText) -> Usage:
         if self.previous is None:
             return await super().run(on_text)
-        chat = (await kept_rows(self.api, self.user, self.previous, "previous_response_id"))[-1].chat
+        chat = (await _kept(self.api, self.user, self.previous))[0].chat
         self.named = transcripts.RequestedChat(name_of(chat), resends=False)
         async with self.api.going_on.setdefault(chat, trio.Lock()):
             return await super().run(on_text)
@@ -263,16 +232,15 @@ class ResponsesExchange(Exchange):
         if self.temporary:
             chat, now = chat_id(self.user, place.chat), iso(core.clock.now())
             if not await core.writer.run(stored_chats.begin_temporary, self.user, chat, now):
-                raise _wrong("store", "false cannot be had in a chat that is kept; name another one, or none")
+                raise _wrong("store", "must not be false in a chat that is kept: name another chat, or none")
         return place
 
     async def _behind(self, response: str) -> transcripts.TranscriptPlace:
-        """The place behind a response. What followed it there becomes another variant; if it stands in another variant
-        itself, that one is shown again. Raises OperationError, AnswerRunning, BadValue."""
+        """The place behind a response. Its variant is shown, and what followed it there is replaced. Raises
+        OperationError, AnswerRunning, BadValue."""
         core, chats = self.api.core, self.api.services.chats
-        last = (await kept_rows(self.api, self.user, response, "previous_response_id"))[-1]
-        name, missing = name_of(last.chat), self.transcript.history
-        row = await core.readers.run(messages.find, self.user, last.id)
+        last, missing = (await _kept(self.api, self.user, response))[-1], self.transcript.history
+        name, row = name_of(last.chat), await core.readers.run(messages.find, self.user, last.id)
         if row is not None and REPLACED in row.metadata:
             await chats.vary(self.user, name, Wish(which=last.id, number=1), Submit(id=core.new_id(), text=""))
         behind = await chats.after(last.chat, last.seq, ROWS)
@@ -284,186 +252,160 @@ class ResponsesExchange(Exchange):
 
 # -- what is answered --------------------------------------------------------------------------------------------------
 
-
-@attrs.frozen
-class ItemForm:
-    """How an item whose text comes in pieces is told."""
-
-    prefix: str
-    """Begins its ids."""
-    member: str
-    index: str
-    part: str
-    text: str
-    """Begin the names of events about the part and about its text."""
-    blank: Mapping[str, Any]
-    """The part without a text."""
-    more: Mapping[str, Any]
-    """Of the item."""
-
-
-_FORMS = {
-    "message": ItemForm(
-        *("msg", "content", "content_index", "content_part", "output_text"),
-        {"type": "output_text", "annotations": [], "logprobs": []},
-        {"role": "assistant"},
-    ),
-    "reasoning": ItemForm(
-        *("rs", "summary", "summary_index", "reasoning_summary_part", "reasoning_summary_text"),
-        {"type": "summary_text"},
-        {},
-    ),
+_TEXT: Mapping[str, Any] = {"type": "output_text", "annotations": [], "logprobs": []}
+_FORMS: Mapping[str, tuple[str, str, str, str, Mapping[str, Any]]] = {
+    "message": ("msg", "content", "content_part", "output_text", _TEXT),
+    "reasoning": ("rs", "summary", "reasoning_summary_part", "reasoning_summary_text", {"type": "summary_text"}),
 }
+"""Items whose text comes in pieces: how their ids begin, the member with the part, words of the events about the part
+and its text, and what else the part has."""
 
 
 @attrs.define(kw_only=True)
 class ResponseOutput:
-    """The items of a response, as they come; each step is told as an event, if there is a ``stream``."""
+    """A response as it comes; each step is told as an event, if there is a ``stream``."""
 
     key: Callable[[], str]
-    """What ids are made of, known when the first piece comes."""
+    """What ids are made of; known with the first piece."""
     created_at: int
     echo: Mapping[str, Any]
     stream: Stream | None = None
-    _id: str = attrs.field(init=False, default="")
     _items: list[dict[str, Any]] = attrs.field(init=False, factory=list)
     _kind: str | None = attrs.field(init=False, default=None)
     """Of the item that goes on."""
     _pieces: list[str] = attrs.field(init=False, factory=list)
     _number: int = attrs.field(init=False, default=0)
+    """Of the next event, from 1."""
 
-    async def begin(self) -> None:
-        if not self._id:
-            self._id = self.key()
-            for kind in ("created", "in_progress"):
-                await self._tell(kind, response=self._response("in_progress"))
+    @cached_property
+    def _key(self) -> str:
+        return self.key()
 
     async def add(self, kind: str, piece: str) -> None:
         """A piece of a ``message``, or of ``reasoning``."""
-        form = _FORMS[kind]
+        _, _, part, text, _ = _FORMS[kind]
         if kind != self._kind:
             await self._close()
             self._kind, self._pieces = kind, []
-            item = {"id": self._item_id(form), "type": kind, "status": "in_progress", form.member: [], **form.more}
-            await self._tell("output_item.added", item=item)
-            await self._tell(f"{form.part}.added", form, part={**form.blank, "text": ""})
+            await self._tell("output_item.added", item=self._item("in_progress"))
+            await self._tell(f"{part}.added", **self._at, part=self._part(""))
         self._pieces.append(piece)
-        await self._tell(f"{form.text}.delta", form, delta=piece, logprobs=[])
-
-    async def _close(self) -> None:
-        await self.begin()
-        if self._kind is not None:
-            form, text = _FORMS[self._kind], "".join(self._pieces)
-            part = {**form.blank, "text": text}
-            await self._tell(f"{form.text}.done", form, text=text, logprobs=[])
-            await self._tell(f"{form.part}.done", form, part=part)
-            ended = {"id": self._item_id(form), "type": self._kind, "status": "completed", form.member: [part]}
-            await self._put({**ended, **form.more})
-            self._kind = None
+        await self._tell(f"{text}.delta", **self._at, delta=piece, logprobs=[])
 
     async def call(self, call: ToolCall) -> None:
         await self._close()
-        about = {"type": "function_call", "call_id": call.id, "name": call.name}
-        item = {"id": f"fc_{self._id}.{len(self._items)}", **about, "arguments": call.arguments, "status": "completed"}
-        at = {"item_id": item["id"], "output_index": len(self._items)}
+        item_id, about = f"fc_{self._key}.{len(self._items)}", {"call_id": call.id, "name": call.name}
+        item = {"id": item_id, "type": "function_call", **about, "arguments": call.arguments, "status": "completed"}
         await self._tell("output_item.added", item={**item, "arguments": "", "status": "in_progress"})
-        await self._tell("function_call_arguments.delta", **at, delta=call.arguments)
-        await self._tell("function_call_arguments.done", **at, name=call.name, arguments=call.arguments)
+        await self._tell("function_call_arguments.delta", item_id=item_id, delta=call.arguments)
+        await self._tell("function_call_arguments.done", item_id=item_id, **about, arguments=call.arguments)
         await self._put(item)
 
     async def end(self, finish_reason: str, used: Usage | None) -> dict[str, Any]:
         """The whole response."""
         await self._close()
-        why = _INCOMPLETE.get(finish_reason)
-        more = {"incomplete_details": {"reason": why}} if why is not None else {}
-        whole = self._response("completed" if why is None else "incomplete", **more, usage=_usage(used))
+        why = {"length": "max_output_tokens"}.get(finish_reason, finish_reason)
+        is_cut = finish_reason in ("length", "content_filter")
+        more = {"incomplete_details": {"reason": why}} if is_cut else {}
+        whole = self._response("incomplete" if is_cut else "completed", **more, usage=used and _usage(used))
         await self._tell(whole["status"], response=whole)
         return whole
 
     async def fail(self, message: str) -> None:
-        await self.begin()
-        await self._tell(
-            "failed", response=self._response("failed", error={"code": "server_error", "message": message})
-        )
+        error = {"code": "server_error", "message": message}
+        await self._tell("failed", response=self._response("failed", error=error))
+
+    async def _close(self) -> None:
+        if self._kind is not None:
+            _, _, part, text, _ = _FORMS[self._kind]
+            whole = self._part("".join(self._pieces))
+            await self._tell(f"{text}.done", **self._at, text=whole["text"], logprobs=[])
+            await self._tell(f"{part}.done", **self._at, part=whole)
+            await self._put(self._item("completed", whole))
+            self._kind = None
 
     def _response(self, status: str, **more: Any) -> dict[str, Any]:
-        head = {"id": f"resp_{self._id}", "created_at": self.created_at, "status": status, "output": self._items}
-        return {**_BLANK, **self.echo, **head, **more}
+        head = {"id": f"resp_{self._key}", "object": "response", "created_at": self.created_at, "status": status}
+        none = dict.fromkeys(("error", "incomplete_details", "usage"))
+        return {**head, **none, "model": MODEL, "background": False, **self.echo, "output": self._items, **more}
 
-    def _item_id(self, form: ItemForm) -> str:
-        return f"{form.prefix}_{self._id}.{len(self._items)}"
+    def _item(self, status: str, *parts: dict[str, Any]) -> dict[str, Any]:
+        more = {"role": "assistant"} if self._kind == "message" else {}
+        item_id, member = self._at["item_id"], _FORMS[str(self._kind)][1]
+        return {"id": item_id, "type": self._kind, "status": status, member: parts, **more}
+
+    def _part(self, text: str) -> dict[str, Any]:
+        return {**_FORMS[str(self._kind)][4], "text": text}
+
+    @property
+    def _at(self) -> dict[str, Any]:
+        prefix, member, *_ = _FORMS[str(self._kind)]
+        return {"item_id": f"{prefix}_{self._key}.{len(self._items)}", f"{member}_index": 0}
 
     async def _put(self, item: dict[str, Any]) -> None:
         await self._tell("output_item.done", item=item)
         self._items.append(item)
 
-    async def _tell(self, kind: str, form: ItemForm | None = None, **more: Any) -> None:
+    async def _tell(self, kind: str, **more: Any) -> None:
         if self.stream is None:
             return
-        at = {"item_id": self._item_id(form), form.index: 0} if form is not None else {}
+        if self._number == 0:
+            self._number = 1
+            for first in ("created", "in_progress"):
+                await self._tell(first, response=self._response("in_progress"))
         index = {} if "response" in more else {"output_index": len(self._items)}
-        tree = {"type": f"response.{kind}", "sequence_number": self._number, **index, **at, **more}
+        tree = {"type": f"response.{kind}", "sequence_number": self._number - 1, **index, **more}
         self._number += 1
         await self.stream.put(f"event: {tree['type']}\ndata: {json.dumps(tree, ensure_ascii=False)}\n\n")
 
 
-def _usage(used: Usage | None) -> dict[str, Any] | None:
-    if used is None:
-        return None
+def _usage(used: Usage) -> dict[str, Any]:
     prompt, made = used.prompt_tokens, used.completion_tokens
-    return {
-        "input_tokens": prompt,
-        "input_tokens_details": {
-            "cached_tokens": used.cached_tokens or 0, "cache_write_tokens": used.cache_write_tokens or 0
-        },
-        "output_tokens": made,
-        "output_tokens_details": {"reasoning_tokens": used.thinking_tokens or 0},
-        "total_tokens": prompt + made,
-    }  # fmt: skip
+    cached = {"cached_tokens": used.cached_tokens or 0, "cache_write_tokens": used.cache_write_tokens or 0}
+    thought = {"reasoning_tokens": used.thinking_tokens or 0}
+    counts = {"input_tokens": prompt, "output_tokens": made, "total_tokens": prompt + made}
+    return {**counts, "input_tokens_details": cached, "output_tokens_details": thought}
 
 
 def routes(api: Api) -> list[Route]:
     async def create(request: Request) -> Response:
         asked, exchange = await ResponsesExchange.read(api, request, ResponsesRequest)
         exchange.previous, exchange.temporary = asked.previous_response_id, asked.store is False
-        output = ResponseOutput(
-            key=lambda: exchange.turn or exchange.message_id, created_at=int(api.core.clock.now()), echo=asked.echo
-        )
-        if asked.include_reasoning:
-            exchange.on_thought = partial(output.add, "reasoning")
+        now = int(api.core.clock.now())
+        output = ResponseOutput(key=lambda: exchange.turn or exchange.message_id, created_at=now, echo=asked.echo)
+        exchange.on_thought = partial(output.add, "reasoning") if asked.include_reasoning else None
         if asked.stream:
             return cast("Response", Stream(partial(_stream, exchange, output)))
         text, used = await exchange.whole(request.receive)
         if text:
             await output.add("message", text)
-        for call in exchange.calls:
-            await output.call(call)
-        return JSONResponse(await output.end(exchange.finish_reason, used), headers=exchange.headers)
+        return JSONResponse(await _end(exchange, output, used), headers=exchange.headers)
 
     async def show(request: Request) -> Response:
         user, response = api.grant(request).user, request.path_params["response"]
-        rows = await kept_rows(api, user, response, "response_id")
+        rows = await _kept(api, user, response, "response_id")
         created = int(dt.datetime.fromisoformat(rows[0].created_at).timestamp())
         output = ResponseOutput(key=lambda: response.removeprefix("resp_"), created_at=created, echo=_ECHOED)
-        if text := _text_of(rows):
+        if text := _text(rows):
             await output.add("message", text)
         return JSONResponse(await output.end(rows[-1].metadata.get(CUT, "stop"), None))
 
     return [Route("/v1/responses", create, methods=["POST"]), Route("/v1/responses/{response}", show, methods=["GET"])]
 
 
-async def _stream(exchange: ResponsesExchange, output: ResponseOutput, stream: Stream) -> None:
+async def _end(exchange: Exchange, output: ResponseOutput, used: Usage) -> dict[str, Any]:
+    for call in exchange.calls:
+        await output.call(call)
+    return await output.end(exchange.finish_reason, used)
+
+
+async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) -> None:
     output.stream = stream
 
     async def put(tree: dict[str, Any]) -> None:
-        if "error" in tree:
-            await output.fail(tree["error"]["message"])
-        else:
-            await output.add("message", tree["text"])
+        await (output.fail(tree["error"]["message"]) if "error" in tree else output.add("message", tree["text"]))
 
     used = await exchange.tell(stream, put, lambda text: {"text": text}, error_of)
     if used is not None:
         stream.headers.update(exchange.headers)
-        for call in exchange.calls:
-            await output.call(call)
-        await output.end(exchange.finish_reason, used)
+        await _end(exchange, output, used)

@@ -3,11 +3,13 @@
 import json
 
 import httpx2
-import openai
 import pytest
+import trio
 
+from tests.e2e.test_http import http as token_http
+from tests.e2e.test_http import token_for, until_served
 from tests.e2e.test_other_clients import base, client_of, in_thread
-from tests.support.llm_server import Hang, Reasoning, Reply, Text, echo_reply, error_reply, serve_llm, text_reply
+from tests.support.llm_server import Raw, Reasoning, Reply, Text, echo_reply, error_reply, serve_llm
 from tests.support.server import served, write_home
 from tests.support.waiting import HANG_S
 
@@ -98,3 +100,93 @@ async def test_an_earlier_response_is_gone_on_from_in_another_variant(http, llm)
     assert (await http.get("/api/v1/chats")).json()["chats"][0]["last_seq"] == 8
     await ask(http, "Four", previous_response_id=then["id"])
     assert given(llm) == ["One", "echo: One", "Three", "echo: Three", "Four"]
+
+
+async def test_several_may_go_on_from_one_response_at_once(http, llm):
+    first, found = await ask(http, "One"), {}
+
+    async def go_on(text):
+        found[text] = await ask(http, text, previous_response_id=first["id"])
+
+    async with trio.open_nursery() as nursery:
+        for text in ("Two", "Three"):
+            nursery.start_soon(go_on, text)
+    said = [[each["content"] for each in request.messages if each["role"] != "system"] for request in llm.requests]
+    assert sorted(said[1:]) == [["One", "echo: One", "Three"], ["One", "echo: One", "Two"]]
+    for text, response in found.items():  # one of them stands in a variant that is not shown
+        await ask(http, "And?", previous_response_id=response["id"])
+        assert given(llm) == ["One", "echo: One", text, f"echo: {text}", "And?"]
+
+
+async def test_what_is_unknown_or_not_supported_is_refused_by_name(http):
+    for field in ("background", "conversation", "prompt", "top_logprobs"):
+        assert await refused(http, **{field: True}) == (400, field)
+    assert await refused(http, previous_response_id="resp_none") == (404, "previous_response_id")
+    wrong = {
+        "input": 5,
+        "input[0].type": [{"type": "computer_call"}],
+        "input[0].id": [{"type": "item_reference", "id": "msg_none.0"}],
+        "input[0].content[0].type": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}],
+    }
+    for path, value in wrong.items():
+        assert await refused(http, input=value) == (400, path)
+    assert await refused(http, input=[]) == (400, "input")
+    assert await refused(http, tools=[{"type": "code_interpreter"}]) == (400, "tools[0].type")
+    assert await refused(http, text=5) == (400, "text")
+    assert (await http.get("/v1/responses/resp_none")).status_code == 404
+    assert (await http.delete("/v1/responses/resp_none")).status_code == 405
+
+
+async def test_a_response_of_somebody_else_is_unknown(tmp_path, llm):
+    async with served(write_home(tmp_path / "home", llm=llm.url)) as server:
+        tokens = [token_for(server, user)[1] for user in ("anna", "boris")]
+        async with token_http(server, tokens[0]) as anna, token_http(server, tokens[1]) as boris:
+            await until_served(anna)
+            first = await ask(anna, "One")
+            assert await refused(boris, previous_response_id=first["id"]) == (404, "previous_response_id")
+            assert (await boris.get(f"/v1/responses/{first['id']}")).status_code == 404
+
+
+async def test_what_is_not_to_be_stored_stands_in_a_temporary_chat(http, llm):
+    first = await ask(http, "Red", store=False)
+    said = [{"role": "user", "content": "Red"}, {"role": "assistant", "content": "echo: Red"}]
+    question = {"role": "user", "content": "Blue"}
+    await ask(http, [*said, question], store=False)
+    assert given(llm) == ["Red", "echo: Red", "Blue"]
+    await ask(http, "Green", store=False, previous_response_id=first["id"])
+    chats = (await http.get("/api/v1/chats")).json()["chats"]
+    assert [(each["temporary"], each["last_seq"]) for each in chats] == [(True, 6)]
+    await ask(http, [*said, question])  # what is to be kept goes into a chat that is kept
+    kept = await ask(http, "Yellow", headers={"X-Klaw-Chat": "kept"})
+    assert sorted(each["temporary"] for each in (await http.get("/api/v1/chats")).json()["chats"]) == [0, 0, 1]
+    for more in ({"user": "kept"}, {"previous_response_id": kept["id"]}):
+        assert await refused(http, store=False, **more) == (400, "store")
+
+
+async def test_items_are_read_and_referred_to(http, llm):
+    first = await ask(http, [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "One"}]}])
+    items = [{"role": "user", "content": "One"}, {"type": "reasoning", "id": "rs_x", "summary": []}]
+    items += [{"type": "item_reference", "id": first["output"][0]["id"]}]
+    await ask(http, [*items, {"role": "user", "content": "Two"}])
+    assert given(llm) == ["One", "echo: One", "Two"]
+    assert len((await http.get("/api/v1/chats")).json()["chats"]) == 1
+
+
+async def test_how_a_response_failed_or_was_cut_off_is_told(server, http, llm):
+    llm.replies += [error_reply(400), Reply(steps=(Text("Once upon"),), finish_reason="length")]
+    failed = await http.post("/v1/responses", json={"input": "Hi"})
+    assert (failed.status_code, failed.json()["error"]["code"]) == (424, "llm_refused")
+    cut = await ask(http, "Hi")
+    assert (cut["status"], cut["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert (await http.get(f"/v1/responses/{cut['id']}")).json()["status"] == "incomplete"
+    llm.replies += [Reply(steps=(Text("Once "), Raw(b"data: {broken\n\n")))]
+    events = (await http.post("/v1/responses", json={"input": "Hi", "stream": True})).text
+    last = json.loads(events.strip().rpartition("data: ")[2])
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+
+
+async def test_a_command_is_answered_and_gone_on_from(http, llm):
+    told = await ask(http, "/help", headers={"Idempotency-Key": "k.1"})
+    assert "/new" in text_of(told)
+    await ask(http, "Hi", previous_response_id=told["id"])
+    assert given(llm) == ["Hi"]
