@@ -36,7 +36,6 @@ _HEADERS = (
 
 LINGER_S, LINGER_PIECES = 5.0, 10_000
 """Seconds and pieces in which a client that was answered already may go on sending its body."""
-_OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
 
 log = structlog.get_logger("klaw.api")
 
@@ -172,7 +171,7 @@ class _Body:
 
 
 def _as_face(path: str, response: JSONResponse) -> Response:
-    face = openai if path.startswith("/v1/") else ollama if path in _OLLAMA else None
+    face = openai if path.startswith("/v1/") else ollama if path.startswith(ollama.PATHS) else None
     if face is None:
         return response
     headers = {name: value for name, value in response.headers.items() if name in ("retry-after", "www-authenticate")}

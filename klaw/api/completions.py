@@ -21,6 +21,7 @@ from klaw.api import transcript as transcripts
 from klaw.api.conversation import SentMessage, ask
 from klaw.api.problems import of_error
 from klaw.api.request_auth import Api, headers_of, message_id
+from klaw.api.side_questions import HOLE, has_hole
 from klaw.api.streams import Stream, while_connected
 from klaw.convert import FRAMES, Bounds
 from klaw.domain import imported, tokens
@@ -49,6 +50,10 @@ MAX_SIDE_ROWS = 20
 """Newest messages of the chat that a shorter one is about."""
 STORE = "x-klaw-store"
 """Header; ``false``: the request is answered as a program's own question."""
+FILL = (
+    f"The text has a hole, at {HOLE} or between the marks of prefix and suffix. Answer with nothing but what belongs"
+    " there, so that all of it fits together: no explanation, no Markdown around it."
+)
 STOP_S = 5.0
 """How long the stop of a turn is waited for whose client has gone."""
 
@@ -83,6 +88,16 @@ class ChatRequest:
 
 
 R = TypeVar("R", bound=ChatRequest)
+
+
+def prompt_messages(prompt: Any, suffix: Any, system: Any = None, images: Any = None) -> list[dict[str, Any]]:
+    """What an API without messages asks for, as messages. A prompt with a hole is no talk (``side_questions``)."""
+    text = f"{prompt}{HOLE}{suffix}" if suffix else prompt
+    told = [system] * bool(system) + [FILL] * (isinstance(text, str) and has_hole(text))
+    return [
+        *({"role": "system", "content": each} for each in told),
+        {"role": "user", "content": text, "images": images},
+    ]
 
 
 def refuse(given: Mapping[str, bool]) -> None:

@@ -2,9 +2,9 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import attrs
 import numpy as np
@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
+from klaw.api.completions import MODEL, ChatRequest, Exchange, prompt_messages, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
+from klaw.domain.names import UserId
 from klaw.errors import EmbeddingUnavailable
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
@@ -59,6 +60,21 @@ class OpenAIChatRequest(ChatRequest):
                 "modalities": "audio" in (self.modalities or ()),
             }
         )
+
+
+@attrs.frozen(kw_only=True)
+class CompletionRequest(OpenAIChatRequest):
+    """Of a client that has no messages yet."""
+
+    NAMES: ClassVar[Mapping[str, str]] = {"messages": "prompt"}
+
+    @classmethod
+    async def in_chat_form(cls, tree: dict[str, Any], _api: Api, _user: UserId) -> dict[str, Any]:
+        given = tree.get("prompt")
+        prompt = given[0] if isinstance(given, list) and len(given) == 1 else given
+        refuse({name: tree.get(name) not in (None, False, 0) for name in ("echo", "logprobs")})
+        refuse({"best_of": tree.get("best_of") not in (None, 1)})
+        return {**tree, "messages": prompt_messages(prompt, tree.get("suffix")), "logprobs": None}
 
 
 def _texts(value: Any) -> list[str]:
@@ -106,17 +122,23 @@ def routes(api: Api) -> list[Route]:
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)
 
+    async def continue_text(request: Request) -> Response:
+        asked, exchange = await Exchange.read(api, request, CompletionRequest)
+        now = int(api.core.clock.now())
+        head = {"id": f"cmpl-{api.core.new_id()}", "object": "text_completion", "created": now, "model": MODEL}
+        if asked.stream:
+            with_usage = bool((asked.stream_options or {}).get("include_usage"))
+            return cast("Response", Stream(partial(_stream_text, exchange, head, with_usage=with_usage)))
+        text, used = await exchange.whole(request.receive)
+        body = {**head, "choices": [_text_choice(text, exchange.finish_reason)], "usage": _usage(used)}
+        return JSONResponse(body, headers=exchange.headers)
+
     async def embed(request: Request) -> Response:
         api.grant(request)
         asked = await api.json(request, partial(FRAMES.read, cls=EmbeddingRequest))
-        embedder = api.parts.embedder
-        try:
-            with trio.fail_after(EMBEDDING_S):
-                vectors = [await embedder.passage_in_background(text) for text in asked.input]
-        except EmbeddingUnavailable as error:
-            raise OperationError("unavailable", f"there are no vectors now: {error}") from None
+        vectors = await vectors_of(api, asked.input)
         in_base64 = asked.encoding_format == "base64"
-        told = [base64.b64encode(raw).decode() if in_base64 else np.frombuffer(raw, "<f4").tolist() for raw in vectors]
+        told = [base64.b64encode(raw).decode() if in_base64 else numbers(raw) for raw in vectors]
         data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)]
         counted = sum(map(tokens.estimate, asked.input))
         usage = {"prompt_tokens": counted, "total_tokens": counted}
@@ -126,8 +148,40 @@ def routes(api: Api) -> list[Route]:
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{model}", model, methods=["GET"]),
         Route("/v1/chat/completions", complete, methods=["POST"]),
+        Route("/v1/completions", continue_text, methods=["POST"]),
         Route("/v1/embeddings", embed, methods=["POST"]),
     ]
+
+
+async def vectors_of(api: Api, texts: Sequence[str]) -> list[bytes]:
+    """Raises OperationError: there are none now."""
+    try:
+        with trio.fail_after(EMBEDDING_S):
+            return [await api.parts.embedder.passage_in_background(text) for text in texts]
+    except EmbeddingUnavailable as error:
+        raise OperationError("unavailable", f"there are no vectors now: {error}") from None
+
+
+def numbers(vector: bytes) -> list[float]:
+    found: list[float] = np.frombuffer(vector, "<f4").tolist()
+    return found
+
+
+def _text_choice(text: str, finish_reason: str | None) -> dict[str, Any]:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+
+
+async def _stream_text(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool) -> None:
+    async def put(tree: dict[str, Any]) -> None:
+        await stream.put(f"data: {json.dumps(tree, ensure_ascii=False)}\n\n")
+
+    used = await exchange.tell(stream, put, lambda text: {**head, "choices": [_text_choice(text, None)]}, error_of)
+    if used is not None:
+        stream.headers.update(exchange.headers)
+        await put({**head, "choices": [_text_choice("", exchange.finish_reason)]})
+        if with_usage:
+            await put({**head, "choices": [], "usage": _usage(used)})
+    await stream.put("data: [DONE]\n\n")
 
 
 async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool, thinks: bool) -> None:

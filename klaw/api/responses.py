@@ -87,7 +87,6 @@ class ResponsesRequest(OpenAIChatRequest):
             **tree,
             "messages": said,
             "tools": list(_tools(tree.get("tools"))) or None,
-            "tool_choice": _tool_choice(tree.get("tool_choice")),
             "response_format": _form(told["text"].get("format")),
             "max_completion_tokens": told["max_output_tokens"],
             "reasoning_effort": told["reasoning"].get("effort"),
@@ -155,17 +154,6 @@ def _tools(given: Any) -> Iterator[dict[str, Any]]:
                 pass  # Klaw has its own
             case _:
                 raise _wrong(f"tools[{number}].type", "must be function; of hosted tools there is only web_search")
-
-
-def _tool_choice(given: Any) -> Any:
-    match given:
-        case {"type": "function", "name": name}:
-            return {"type": "function", "function": {"name": name}}
-        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(_tools(tools))}}
-        case {}:
-            raise _wrong("tool_choice", "must be auto, none, required, or a function of tools")
-    return given
 
 
 def _form(given: Any) -> Any:
