@@ -1,7 +1,7 @@
 """The face for programs that speak nothing but Ollama's API, such as Home Assistant."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -18,7 +18,7 @@ from klaw.api.streams import Stream
 from klaw.convert import FRAMES
 from klaw.domain.names import UserId
 from klaw.errors import BadValue, Problem
-from klaw.llm.types import Usage
+from klaw.llm.types import ToolCall, Usage
 from klaw.operations.operation import OperationError
 
 LINES = "application/x-ndjson"
@@ -62,9 +62,7 @@ class OllamaChatRequest(OpenAIChatRequest):
         return {
             **{name: tree.get(name) for name in ("messages", "stream", "tools")},
             **{name: options.get(name) for name in ("temperature", "top_p", "seed", "stop")},
-            "max_completion_tokens": None
-            if isinstance(most, int) and most < 0
-            else most,  # as many as there is room for
+            "max_completion_tokens": None if isinstance(most, int) and most < 0 else most,  # no limit
             "response_format": {"type": "json_object"} if form == "json" else schema if form else None,
             "reasoning_effort": {True: "medium", False: "none"}[think] if isinstance(think, bool) else think,
             "include_reasoning": bool(think),
@@ -125,7 +123,8 @@ def routes(api: Api) -> list[Route]:
 
         exchange.on_thought = keep if thinks else None
         text, used = await exchange.whole(request.receive)
-        return JSONResponse({**told(text, "".join(thought)), **_done(exchange, used)}, headers=exchange.headers)
+        whole = {**told(text, "".join(thought), exchange.calls), **_done(exchange, used)}
+        return JSONResponse(whole, headers=exchange.headers)
 
     async def embed(request: Request) -> Response:
         api.grant(request)
@@ -153,13 +152,6 @@ def routes(api: Api) -> list[Route]:
     ]
 
 
-PATHS = tuple(
-    f"/api/{word}"
-    for word in ("tags", "ps", "show", "version", "chat", "generate", "embed", *_OF_MODELS[:-1], "blobs/")
-)
-"""How the paths of this API begin."""
-
-
 async def _stream(exchange: Exchange, told: "partial[dict[str, Any]]", stream: Stream, *, thinks: bool) -> None:
     async def put(tree: dict[str, Any]) -> None:
         await stream.put(json.dumps(tree, ensure_ascii=False) + "\n")
@@ -172,7 +164,7 @@ async def _stream(exchange: Exchange, told: "partial[dict[str, Any]]", stream: S
     used = await exchange.tell(stream, put, lambda text: {**told(text), "done": False}, error_of)
     if used is not None:
         stream.headers.update(exchange.headers)
-        await put({**told(""), **_done(exchange, used)})
+        await put({**told("", "", exchange.calls), **_done(exchange, used)})
 
 
 def error_of(problem: Response) -> dict[str, Any]:
@@ -184,16 +176,22 @@ def _head(exchange: Exchange) -> dict[str, Any]:
     return {"model": NAME, "created_at": iso(exchange.api.core.clock.now())}
 
 
-def _said(exchange: Exchange, text: str, thinking: str = "") -> dict[str, Any]:
-    more = {"thinking": thinking} if thinking else {}
-    return {**_head(exchange), "message": {"role": "assistant", "content": text, **more}}
+def _said(exchange: Exchange, text: str, thinking: str = "", calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text, **({"thinking": thinking} if thinking else {})}
+    if calls:
+        message["tool_calls"] = [
+            {"id": each.id, "function": {"name": each.name, "arguments": json.loads(each.arguments or "{}")}}
+            for each in calls
+        ]
+    return {**_head(exchange), "message": message}
 
 
-def _generated(exchange: Exchange, text: str, thinking: str = "") -> dict[str, Any]:
+def _generated(exchange: Exchange, text: str, thinking: str = "", _calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
     return {**_head(exchange), "response": text, **({"thinking": thinking} if thinking else {})}
 
 
 def _done(exchange: Exchange, used: Usage) -> dict[str, Any]:
     counts = {"prompt_eval_count": used.prompt_tokens, "eval_count": used.completion_tokens}
     times = {"total_duration": 0, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": 0}
-    return {"done": True, "done_reason": exchange.finish_reason, **counts, **times}
+    reason = "stop" if exchange.calls else exchange.finish_reason
+    return {"done": True, "done_reason": reason, **counts, **times}

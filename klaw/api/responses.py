@@ -14,14 +14,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from klaw.actor.clock import iso
+from klaw.api import openai
 from klaw.api import transcript as transcripts
 from klaw.api.completions import MODEL, Exchange, OnText, refuse
+from klaw.api.conversation import PlaceInChat
 from klaw.api.openai import OpenAIChatRequest, error_of
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.chats.requests import Submit
+from klaw.context.repair import calls_of
 from klaw.domain.branch import REPLACED
-from klaw.domain.message import CUT, Message, MessageKind, Role
+from klaw.domain.message import CLIENT_CALLS, CUT, Message, MessageKind, Role
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.errors import BadValue, Problem
 from klaw.llm.types import ToolCall, Usage
@@ -79,8 +82,8 @@ class ResponsesRequest(OpenAIChatRequest):
         if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
             raise _wrong("input", "must be a text or a list of objects")
         said = _messages([each async for each in _items(items, api, user)])
-        if isinstance(previous, str) and said and not any(each["role"] == "user" for each in said):
-            said = [{"role": "user", "content": await _question(api, user, previous)}, *said]
+        if isinstance(previous, str) and said and said[0]["role"] == "tool":
+            said = [*await _called(api, user, previous, any(each["role"] == "user" for each in said)), *said]
         if told["instructions"]:
             said = [{"role": "system", "content": told["instructions"]}, *said]
         return {
@@ -107,6 +110,8 @@ async def _items(items: Sequence[dict[str, Any]], api: Api, user: UserId) -> Asy
             if not (rows := await _rows(api, user, key)):
                 raise _wrong(f"input[{number}].id", f"no item with this id {_UNKNOWN}")
             yield {"role": "assistant", "content": _text(rows)}
+            for call in _calls(rows):
+                yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
 
 
 def _messages(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -189,10 +194,18 @@ def _text(rows: Sequence[Message]) -> str:
     return "\n\n".join(each.content for each in rows if each.type in _SAID and each.content.strip())
 
 
-async def _question(api: Api, user: UserId, response: str) -> str:
-    first = (await _kept(api, user, response))[0]
-    before = await api.core.readers.run(messages.before, first.chat, first.seq, ROWS)
-    return next((each.content for each in reversed(before) if each.role is Role.USER), "")
+async def _called(api: Api, user: UserId, response: str, asks: bool) -> list[dict[str, Any]]:
+    """What the results of a response's calls refer to, as messages: the calls, and, unless the user ``asks`` something
+    new, the question."""
+    rows = await _kept(api, user, response)
+    before = [] if asks else await api.core.readers.run(messages.before, rows[0].chat, rows[0].seq, ROWS)
+    asked = [{"role": "user", "content": each.content} for each in before if each.role is Role.USER]
+    return [*asked[-1:], {"role": "assistant", "content": None, "tool_calls": openai.calls_of(_calls(rows))}]
+
+
+def _calls(rows: Sequence[Message]) -> list[ToolCall]:
+    """The calls of a response that the client was to carry out."""
+    return [call for row in rows for call in calls_of(row) if call.id in row.metadata.get(CLIENT_CALLS, ())]
 
 
 @attrs.define(kw_only=True)
@@ -227,15 +240,22 @@ class ResponsesExchange(Exchange):
         """The place behind a response. Its variant is shown, and what followed it there is replaced. Raises
         OperationError, AnswerRunning, BadValue."""
         core, chats = self.api.core, self.api.services.chats
-        last, missing = (await _kept(self.api, self.user, response))[-1], self.transcript.history
+        rows = await _kept(self.api, self.user, response)
+        last, missing = rows[-1], tuple(each for each in self.transcript.history if not each.is_open)
         name, row = name_of(last.chat), await core.readers.run(messages.find, self.user, last.id)
         if row is not None and REPLACED in row.metadata:
             await chats.vary(self.user, name, Wish(which=last.id, number=1), Submit(id=core.new_id(), text=""))
+        if self.transcript.rounds:
+            for row in rows:
+                if CLIENT_CALLS in row.metadata and (found := transcripts.results_for(row, self.transcript.calls)):
+                    place = PlaceInChat(turn=row.metadata["turn"], calls=found)
+                    return transcripts.TranscriptPlace(chat=name, place=place)
+            raise _wrong("input", "must have the results of all calls of the response")
         behind = await chats.after(last.chat, last.seq, ROWS)
         asked = next((each for each in behind if (each.role, each.type) == (Role.USER, MessageKind.TEXT)), None)
         if asked is not None and missing:
             raise _wrong("input", "must be one message where an earlier response than the newest is gone on from")
-        return transcripts.TranscriptPlace(chat=name, missing=missing, replaced=asked)
+        return transcripts.TranscriptPlace(chat=name, missing=missing, place=PlaceInChat(replaced=asked))
 
 
 # -- what is answered --------------------------------------------------------------------------------------------------
@@ -376,6 +396,8 @@ def routes(api: Api) -> list[Route]:
         output = ResponseOutput(key=lambda: response.removeprefix("resp_"), created_at=created, echo=_ECHOED)
         if text := _text(rows):
             await output.add("message", text)
+        for call in _calls(rows):
+            await output.call(call)
         return JSONResponse(await output.end(rows[-1].metadata.get(CUT, "stop"), None))
 
     return [Route("/v1/responses", create, methods=["POST"]), Route("/v1/responses/{response}", show, methods=["GET"])]
