@@ -7,7 +7,7 @@ import ollama
 import pytest
 
 from tests.e2e.test_other_clients import PNG, base, client_of, in_thread
-from tests.support.llm_server import Reasoning, Reply, Text, echo_reply, serve_llm
+from tests.support.llm_server import Reasoning, Reply, Text, Tool, echo_reply, serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import HANG_S
 
@@ -128,3 +128,41 @@ async def test_pictures_of_a_prompt_become_files_of_its_message(tmp_path, llm):
         assert about.capabilities == ["completion", "vision"]
         assert about.modelinfo["klaw.context_length"] == 100_000
     assert any(part["type"] == "image_url" for part in llm.requests[-1].messages[-1]["content"])
+
+
+async def test_ollama_takes_tools_and_a_form_of_the_answer(tmp_path, llm):
+    with_tools = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
+    called = Reply(steps=(Tool(id="c1", name="weather", arguments='{"at": "Рига"}'),), finish_reason="tool_calls")
+    llm.replies += [called, called, text_reply("Sunny"), text_reply('{"a": 1}'), text_reply("{}")]
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+    def talk(server):
+        with ollama.Client(host=base(server), timeout=HANG_S) as client:
+            said = [{"role": "user", "content": "Weather?"}]
+            streamed = list(client.chat(model="klaw", messages=said, tools=[tool], stream=True))[-1]
+            first = client.chat(model="klaw", messages=said, tools=[tool])
+            said += [first.message, {"role": "tool", "tool_name": "weather", "content": "SUNNY 21"}]
+            second = client.chat(model="klaw", messages=said, tools=[tool])
+            options = {"temperature": 0.5, "seed": 7, "stop": ["END"], "num_predict": 50}
+            third = client.generate(model="klaw", prompt="JSON", format=schema, options=options)
+            client.generate(model="klaw", prompt="JSON", format="json")
+            for name, more in (
+                ("think", {"think": "much"}),
+                ("options.seed", {"options": {"seed": 0.5}}),
+                ("format", {"format": "xml"}),
+            ):
+                found = httpx2.post(f"{base(server)}/api/chat", json={"messages": said[:1], **more}, trust_env=False)
+                assert (found.status_code, found.json()["error"].partition(":")[0]) == (400, name)
+            return streamed, first, second, third, client.show("klaw").capabilities
+
+    async with served(write_home(tmp_path, providers={"stub": with_tools})) as server:
+        streamed, first, second, third, capabilities = await in_thread(talk, server)
+    for each in (streamed, first):
+        call = each.message.tool_calls[0].function
+        assert (call.name, call.arguments, each.done_reason) == ("weather", {"at": "Рига"}, "stop")
+    assert "SUNNY 21" in llm.requests[2].messages[-1]["content"]
+    assert (second.message.content, third.response, capabilities) == ("Sunny", '{"a": 1}', ["completion", "tools"])
+    sent = llm.requests[3].body
+    assert (sent["temperature"], sent["seed"], sent["stop"]) == (0.5, 7, ["END"])
+    assert sent["response_format"]["json_schema"]["schema"] == schema

@@ -9,7 +9,7 @@ import trio
 from tests.e2e.test_http import http as token_http
 from tests.e2e.test_http import token_for, until_served
 from tests.e2e.test_other_clients import base, client_of, in_thread
-from tests.support.llm_server import Raw, Reasoning, Reply, Text, echo_reply, error_reply, serve_llm
+from tests.support.llm_server import Raw, Reasoning, Reply, Text, Tool, echo_reply, error_reply, serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import HANG_S
 
@@ -23,7 +23,8 @@ async def llm():
 
 @pytest.fixture
 async def server(tmp_path, llm):
-    async with served(write_home(tmp_path, llm=llm.url)) as running:
+    with_tools = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
+    async with served(write_home(tmp_path, providers={"stub": with_tools})) as running:
         yield running
 
 
@@ -38,9 +39,9 @@ def given(llm):
     return [each["content"] for each in llm.requests[-1].messages if each["role"] != "system"]
 
 
-async def ask(http, text, **more):
+async def ask(http, said, **more):
     headers = more.pop("headers", {})
-    found = await http.post("/v1/responses", json={"model": "klaw", "input": text, **more}, headers=headers)
+    found = await http.post("/v1/responses", json={"model": "klaw", "input": said, **more}, headers=headers)
     assert found.status_code == 200, found.text
     return found.json()
 
@@ -190,3 +191,86 @@ async def test_a_command_is_answered_and_gone_on_from(http, llm):
     assert "/new" in text_of(told)
     await ask(http, "Hi", previous_response_id=told["id"])
     assert given(llm) == ["Hi"]
+
+
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
+
+
+def calls_weather():
+    return Reply(
+        steps=(Text("Let me look. "), Tool(id="c1", name="weather", arguments='{"at":"Рига"}')),
+        finish_reason="tool_calls",
+    )
+
+
+@pytest.mark.parametrize("way", ["previous", "whole", "references"])
+async def test_the_sdk_carries_out_its_tools(server, llm, way):
+    llm.replies += [calls_weather(), text_reply("Sunny")]
+
+    def talk():
+        with client_of(server) as client:
+            with client.responses.stream(model="klaw", input="Weather?", tools=[WEATHER]) as stream:
+                told = [each.type.removeprefix("response.") for each in stream]
+                first = stream.get_final_response()
+            call = first.output[-1]
+            result = {"type": "function_call_output", "call_id": call.call_id, "output": "SUNNY 21"}
+            question, more = {"role": "user", "content": "Weather?"}, {}
+            if way == "previous":
+                more, asked = {"previous_response_id": first.id}, [result]
+            elif way == "whole":
+                asked = [question, *(each.to_dict() for each in first.output), result]
+            else:
+                asked = [question, *({"type": "item_reference", "id": each.id} for each in first.output), result]
+            second = client.responses.create(model="klaw", input=asked, tools=[WEATHER], **more)
+            third = client.responses.create(model="klaw", input="Thanks", previous_response_id=second.id)
+            return told, first, client.responses.retrieve(first.id), second, third
+
+    told, first, again, second, third = await in_thread(talk)
+    assert told[-6:] == [
+        *("output_item.done", "output_item.added", "function_call_arguments.delta", "function_call_arguments.done"),
+        *("output_item.done", "completed"),
+    ]
+    assert [each.type for each in first.output] == ["message", "function_call"]
+    assert (first.output[1].name, json.loads(first.output[1].arguments)) == ("weather", {"at": "Рига"})
+    assert [each.id for each in again.output] == [each.id for each in first.output]
+    assert second.output_text == "Sunny"
+    roles = [each["role"] for each in llm.requests[1].messages if each["role"] != "system"]
+    assert roles == ["user", "assistant", "tool"]
+    assert "SUNNY 21" in llm.requests[1].messages[-1]["content"]
+    assert third.output_text == "echo: Thanks"
+    async with httpx2.AsyncClient(base_url=base(server), trust_env=False) as http:
+        assert len((await http.get("/api/v1/chats")).json()["chats"]) == 1
+
+
+async def test_results_come_with_a_new_question(http, llm):
+    llm.replies += [calls_weather()]
+    first = await ask(http, "Weather?", tools=[WEATHER])
+    result = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "SUNNY 21"}
+    assert await refused(http, input=[{**result, "call_id": "c9"}], previous_response_id=first["id"]) == (400, "input")
+    await ask(http, [result, {"role": "user", "content": "And now?"}], previous_response_id=first["id"])
+    assert "SUNNY 21" in json.dumps(llm.requests[-1].messages)
+    assert "And now?" in llm.requests[-1].last_user
+
+
+async def test_what_is_asked_of_the_model_is_passed_on_or_refused_by_name(http, llm):
+    llm.respond = lambda _: text_reply('{"a": 1}')
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+    told = await ask(http, "Hi", text={"format": form}, max_output_tokens=50, temperature=0.5, top_p=0.5)
+    sent = llm.requests[-1].body
+    assert (sent["temperature"], sent["top_p"], text_of(told)) == (0.5, 0.5, '{"a": 1}')
+    assert sent["response_format"]["json_schema"]["schema"] == schema
+    assert (told["text"], told["temperature"], told["max_output_tokens"]) == ({"format": form}, 0.5, 50)
+    wrong = {
+        "text.format": {"text": {"format": {"type": "grammar"}}},
+        "max_output_tokens": {"max_output_tokens": 0},
+        "reasoning.effort": {"reasoning": {"effort": "extreme"}},
+        "tool_choice": {"tool_choice": {"type": "web_search"}, "tools": [{"type": "web_search"}]},
+    }
+    for path, body in wrong.items():
+        assert await refused(http, **body) == (400, path)
