@@ -27,16 +27,8 @@ VERSION = "0.12.11"
 """Of Ollama's API as far as it is spoken here: programs refuse older servers, or leave out tools and thinking."""
 _EPOCH = "1970-01-01T00:00:00Z"
 _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_size": "", "quantization_level": ""}
-_MODEL = {
-    "name": NAME,
-    "model": NAME,
-    "size": 0,
-    "size_vram": 0,
-    "digest": "",
-    "details": _DETAILS,
-    "modified_at": _EPOCH,
-    "expires_at": "9999-12-31T23:59:59Z",
-}
+_MODEL = {"name": NAME, "model": NAME, "digest": "", "details": _DETAILS, "modified_at": _EPOCH}
+_LOADED = {"size": 0, "size_vram": 0, "expires_at": "9999-12-31T23:59:59Z"}
 _MODELS_ARE_KLAWS = "Klaw chooses its models itself, see klaw models; programs cannot load, make or remove any"
 _OF_MODELS = ("pull", "push", "create", "copy", "delete", "blobs/{digest}")
 
@@ -90,7 +82,7 @@ def routes(api: Api) -> list[Route]:
         """The model, which is always loaded."""
         api.grant(request)
         context = api.parts.llm.router.route().context_tokens
-        return JSONResponse({"models": [{**_MODEL, "context_length": context}]})
+        return JSONResponse({"models": [{**_MODEL, **_LOADED, "context_length": context}]})
 
     async def show(request: Request) -> Response:
         api.grant(request)

@@ -232,9 +232,10 @@ def routes(api: Api) -> list[Route]:
         head = {"id": f"cmpl-{api.core.new_id()}", "object": "text_completion", "created": now, "model": MODEL}
         if asked.stream:
             with_usage = bool((asked.stream_options or {}).get("include_usage"))
-            return cast("Response", Stream(partial(_stream_text, exchange, head, with_usage=with_usage)))
+            return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage, of_text=True)))
         text, used = await exchange.whole(request.receive)
-        body = {**head, "choices": [_text_choice(text, exchange.finish_reason)], "usage": _usage(used)}
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": exchange.finish_reason}
+        body = {**head, "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)
 
     async def embed(request: Request) -> Response:
@@ -271,25 +272,17 @@ def numbers(vector: bytes) -> list[float]:
     return found
 
 
-def _text_choice(text: str, finish_reason: str | None) -> dict[str, Any]:
-    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
-
-
-async def _stream_text(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool) -> None:
-    async def put(tree: dict[str, Any]) -> None:
-        await stream.put(f"data: {json.dumps(tree, ensure_ascii=False)}\n\n")
-
-    used = await exchange.tell(stream, put, lambda text: {**head, "choices": [_text_choice(text, None)]}, error_of)
-    if used is not None:
-        stream.headers.update(exchange.headers)
-        await put({**head, "choices": [_text_choice("", exchange.finish_reason)]})
-        if with_usage:
-            await put({**head, "choices": [], "usage": _usage(used)})
-    await stream.put("data: [DONE]\n\n")
-
-
-async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool, thinks: bool) -> None:
-    head = {**head, "object": "chat.completion.chunk"}
+async def _stream(
+    exchange: Exchange,
+    head: dict[str, Any],
+    stream: Stream,
+    *,
+    with_usage: bool,
+    thinks: bool = False,
+    of_text: bool = False,
+) -> None:
+    """``of_text``: as an old completion."""
+    head = head if of_text else {**head, "object": "chat.completion.chunk"}
     last = {"usage": None} if with_usage else {}
 
     async def put(tree: dict[str, Any]) -> None:
@@ -297,7 +290,8 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
 
     def said(text: str, member: str = "content") -> dict[str, Any]:
         delta = {member: text} if stream.begun else {"role": "assistant", member: text}
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}], **last}
+        piece = {"text": text, "logprobs": None} if of_text else {"delta": delta}
+        return {**head, "choices": [{"index": 0, **piece, "finish_reason": None}], **last}
 
     async def think(text: str) -> None:
         stream.headers.update(exchange.headers)
@@ -312,7 +306,8 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
             first = {} if stream.begun else {"role": "assistant", "content": None}
             calling = {"index": 0, "delta": {**first, "tool_calls": numbered}, "finish_reason": None}
             await put({**head, "choices": [calling], **last})
-        end = {"index": 0, "delta": {}, "finish_reason": exchange.finish_reason}
+        none: dict[str, Any] = {"text": "", "logprobs": None} if of_text else {"delta": {}}
+        end = {"index": 0, **none, "finish_reason": exchange.finish_reason}
         await put({**head, "choices": [end], **last})
         if with_usage:
             await put({**head, "choices": [], "usage": _usage(used)})

@@ -17,13 +17,10 @@ from klaw.actor.clock import iso
 from klaw.api import openai
 from klaw.api import transcript as transcripts
 from klaw.api.completions import MODEL, Exchange, OnText, refuse
-from klaw.api.conversation import PlaceInChat
 from klaw.api.openai import OpenAIChatRequest, error_of
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
-from klaw.chats.requests import Submit
 from klaw.context.repair import calls_of
-from klaw.domain.branch import REPLACED
 from klaw.domain.message import CLIENT_CALLS, CUT, Message, MessageKind, Role
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.errors import BadValue, Problem
@@ -31,22 +28,15 @@ from klaw.llm.types import ToolCall, Usage
 from klaw.operations.operation import OperationError
 from klaw.store.kinds import chats as stored_chats
 from klaw.store.kinds import messages, turns
-from klaw.store.kinds.variants.replace import Wish
 
 ROWS = 1_000
-"""Rows behind a question among which its answer is looked for, and behind an answer what followed it."""
+"""Rows around an answer among which its question is looked for, and all that it said."""
 _UNKNOWN = "is kept here; send the whole conversation as input"
-_ECHOED: Mapping[str, Any] = {
-    **dict.fromkeys(("instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p", "user")),
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "reasoning": {"effort": None, "summary": None},
-    "store": True,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "truncation": "disabled",
-}
+_NULL = ("instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p", "user")
+_ECHOED: Mapping[str, Any] = dict.fromkeys(_NULL) | {
+    "metadata": {}, "parallel_tool_calls": True, "reasoning": {"effort": None, "summary": None}, "store": True,
+    "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "truncation": "disabled",
+}  # fmt: skip
 """What a response repeats of its request; here as a request is read that does not say it."""
 _SAID = (MessageKind.TEXT, MessageKind.COMMAND, MessageKind.TOOL_CALL)
 
@@ -76,11 +66,10 @@ class ResponsesRequest(OpenAIChatRequest):
         told = {name: kept if (kept := tree.get(name)) is not None else default for name, default in _ECHOED.items()}
         given, previous = tree.get("input"), tree.get("previous_response_id")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        for name, value in (("reasoning", told["reasoning"]), ("text", told["text"])):
-            if not isinstance(value, dict):
-                raise _wrong(name, "must be an object")
         if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
             raise _wrong("input", "must be a text or a list of objects")
+        if wrong := [name for name in ("reasoning", "text") if not isinstance(told[name], dict)]:
+            raise _wrong(wrong[0], "must be an object")
         said = _messages([each async for each in _items(items, api, user)])
         if isinstance(previous, str) and said and said[0]["role"] == "tool":
             said = [*await _called(api, user, previous, any(each["role"] == "user" for each in said)), *said]
@@ -226,7 +215,8 @@ class ResponsesExchange(Exchange):
     async def _found(self, new_chat: str) -> transcripts.TranscriptPlace:
         core, chats = self.api.core, self.api.services.chats
         if self.previous is not None:
-            place = await self._behind(self.previous)
+            rows = await _kept(self.api, self.user, self.previous)
+            place = await transcripts.place_behind(rows, self.transcript, chats, core.new_id())
         else:
             asked = self.transcript, chats, self.user, self.named, new_chat
             place = await transcripts.place_of(*asked, temporary=self.temporary)
@@ -235,27 +225,6 @@ class ResponsesExchange(Exchange):
             if not await core.writer.run(stored_chats.begin_temporary, self.user, chat, now):
                 raise _wrong("store", "must not be false in a chat that is kept: name another chat, or none")
         return place
-
-    async def _behind(self, response: str) -> transcripts.TranscriptPlace:
-        """The place behind a response. Its variant is shown, and what followed it there is replaced. Raises
-        OperationError, AnswerRunning, BadValue."""
-        core, chats = self.api.core, self.api.services.chats
-        rows = await _kept(self.api, self.user, response)
-        last, missing = rows[-1], tuple(each for each in self.transcript.history if not each.is_open)
-        name, row = name_of(last.chat), await core.readers.run(messages.find, self.user, last.id)
-        if row is not None and REPLACED in row.metadata:
-            await chats.vary(self.user, name, Wish(which=last.id, number=1), Submit(id=core.new_id(), text=""))
-        if self.transcript.rounds:
-            for row in rows:
-                if CLIENT_CALLS in row.metadata and (found := transcripts.results_for(row, self.transcript.calls)):
-                    place = PlaceInChat(turn=row.metadata["turn"], calls=found)
-                    return transcripts.TranscriptPlace(chat=name, place=place)
-            raise _wrong("input", "must have the results of all calls of the response")
-        behind = await chats.after(last.chat, last.seq, ROWS)
-        asked = next((each for each in behind if (each.role, each.type) == (Role.USER, MessageKind.TEXT)), None)
-        if asked is not None and missing:
-            raise _wrong("input", "must be one message where an earlier response than the newest is gone on from")
-        return transcripts.TranscriptPlace(chat=name, missing=missing, place=PlaceInChat(replaced=asked))
 
 
 # -- what is answered --------------------------------------------------------------------------------------------------
@@ -282,8 +251,8 @@ class ResponseOutput:
     _kind: str | None = attrs.field(init=False, default=None)
     """Of the item that goes on."""
     _pieces: list[str] = attrs.field(init=False, factory=list)
-    _number: int = attrs.field(init=False, default=0)
-    """Of the next event, from 1."""
+    _count: int = attrs.field(init=False, default=0)
+    """Of events."""
 
     @cached_property
     def _key(self) -> str:
@@ -295,44 +264,39 @@ class ResponseOutput:
         if kind != self._kind:
             await self._close()
             self._kind, self._pieces = kind, []
-            await self._tell("output_item.added", item=self._item("in_progress"))
-            await self._tell(f"{part}.added", **self._at, part=self._part(""))
+            await self.tell("output_item.added", item=self._item("in_progress"))
+            await self.tell(f"{part}.added", **self._at, part=self._part(""))
         self._pieces.append(piece)
-        await self._tell(f"{text}.delta", **self._at, delta=piece, logprobs=[])
+        await self.tell(f"{text}.delta", **self._at, delta=piece, logprobs=[])
 
     async def call(self, call: ToolCall) -> None:
         await self._close()
         item_id, about = f"fc_{self._key}.{len(self._items)}", {"call_id": call.id, "name": call.name}
         item = {"id": item_id, "type": "function_call", **about, "arguments": call.arguments, "status": "completed"}
-        await self._tell("output_item.added", item={**item, "arguments": "", "status": "in_progress"})
-        await self._tell("function_call_arguments.delta", item_id=item_id, delta=call.arguments)
-        await self._tell("function_call_arguments.done", item_id=item_id, **about, arguments=call.arguments)
+        await self.tell("output_item.added", item={**item, "arguments": "", "status": "in_progress"})
+        await self.tell("function_call_arguments.delta", item_id=item_id, delta=call.arguments)
+        await self.tell("function_call_arguments.done", item_id=item_id, **about, arguments=call.arguments)
         await self._put(item)
 
     async def end(self, finish_reason: str, used: Usage | None) -> dict[str, Any]:
         """The whole response."""
         await self._close()
-        why = {"length": "max_output_tokens"}.get(finish_reason, finish_reason)
-        is_cut = finish_reason in ("length", "content_filter")
-        more = {"incomplete_details": {"reason": why}} if is_cut else {}
-        whole = self._response("incomplete" if is_cut else "completed", **more, usage=used and _usage(used))
-        await self._tell(whole["status"], response=whole)
+        why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(finish_reason)
+        more = {"incomplete_details": {"reason": why}} if why else {}
+        whole = self.response("incomplete" if why else "completed", **more, usage=used and _usage(used))
+        await self.tell(whole["status"], response=whole)
         return whole
-
-    async def fail(self, message: str) -> None:
-        error = {"code": "server_error", "message": message}
-        await self._tell("failed", response=self._response("failed", error=error))
 
     async def _close(self) -> None:
         if self._kind is not None:
             _, _, part, text, _ = _FORMS[self._kind]
             whole = self._part("".join(self._pieces))
-            await self._tell(f"{text}.done", **self._at, text=whole["text"], logprobs=[])
-            await self._tell(f"{part}.done", **self._at, part=whole)
+            await self.tell(f"{text}.done", **self._at, text=whole["text"], logprobs=[])
+            await self.tell(f"{part}.done", **self._at, part=whole)
             await self._put(self._item("completed", whole))
             self._kind = None
 
-    def _response(self, status: str, **more: Any) -> dict[str, Any]:
+    def response(self, status: str, **more: Any) -> dict[str, Any]:
         head = {"id": f"resp_{self._key}", "object": "response", "created_at": self.created_at, "status": status}
         none = dict.fromkeys(("error", "incomplete_details", "usage"))
         return {**head, **none, "model": MODEL, "background": False, **self.echo, "output": self._items, **more}
@@ -351,20 +315,19 @@ class ResponseOutput:
         return {"item_id": f"{prefix}_{self._key}.{len(self._items)}", f"{member}_index": 0}
 
     async def _put(self, item: dict[str, Any]) -> None:
-        await self._tell("output_item.done", item=item)
+        await self.tell("output_item.done", item=item)
         self._items.append(item)
 
-    async def _tell(self, kind: str, **more: Any) -> None:
+    async def tell(self, kind: str, **more: Any) -> None:
         if self.stream is None:
             return
-        if self._number == 0:
-            self._number = 1
-            for first in ("created", "in_progress"):
-                await self._tell(first, response=self._response("in_progress"))
+        beginning = ("created", "in_progress") if self._count == 0 else ()
         index = {} if "response" in more else {"output_index": len(self._items)}
-        tree = {"type": f"response.{kind}", "sequence_number": self._number - 1, **index, **more}
-        self._number += 1
-        await self.stream.put(f"event: {tree['type']}\ndata: {json.dumps(tree, ensure_ascii=False)}\n\n")
+        events = [(each, {"response": self.response("in_progress")}) for each in beginning]
+        for word, members in (*events, (kind, index | more)):
+            tree = {"type": f"response.{word}", "sequence_number": self._count, **members}
+            self._count += 1
+            await self.stream.put(f"event: {tree['type']}\ndata: {json.dumps(tree, ensure_ascii=False)}\n\n")
 
 
 def _usage(used: Usage) -> dict[str, Any]:
@@ -413,7 +376,11 @@ async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) ->
     output.stream = stream
 
     async def put(tree: dict[str, Any]) -> None:
-        await (output.fail(tree["error"]["message"]) if "error" in tree else output.add("message", tree["text"]))
+        if "error" in tree:
+            error = {"code": "server_error", "message": tree["error"]["message"]}
+            await output.tell("failed", response=output.response("failed", error=error))
+        else:
+            await output.add("message", tree["text"])
 
     used = await exchange.tell(stream, put, lambda text: {"text": text}, error_of)
     if used is not None:
