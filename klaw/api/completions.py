@@ -97,7 +97,7 @@ R = TypeVar("R", bound=ChatRequest)
 
 def prompt_messages(prompt: Any, suffix: Any, system: Any = None, images: Any = None) -> list[dict[str, Any]]:
     """What an API without messages asks for, as messages. A prompt with a hole is no talk (``side_questions``)."""
-    text = f"{prompt}{HOLE}{suffix}" if suffix else prompt
+    text = f"{prompt or ''}{HOLE}{suffix}" if suffix else prompt
     told = [system] * bool(system) + [FILL] * (isinstance(text, str) and has_hole(text))
     return [
         *({"role": "system", "content": each} for each in told),

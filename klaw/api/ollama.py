@@ -179,7 +179,7 @@ def _said(exchange: Exchange, text: str, thinking: str = "", calls: Sequence[Too
 
 
 def _generated(exchange: Exchange, text: str, thinking: str = "", _calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
-    return {**_head(exchange), "response": text, **({"thinking": thinking} if thinking else {})}
+    return {**_head(exchange), "response": text, "context": [], **({"thinking": thinking} if thinking else {})}
 
 
 def _done(exchange: Exchange, used: Usage) -> dict[str, Any]:

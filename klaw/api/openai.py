@@ -174,6 +174,8 @@ class CompletionRequest(OpenAIChatRequest):
     async def in_chat_form(cls, tree: dict[str, Any], _api: Api, _user: UserId) -> dict[str, Any]:
         given = tree.get("prompt")
         prompt = given[0] if isinstance(given, list) and len(given) == 1 else given
+        if not isinstance(prompt, str):
+            raise BadValue((Problem("prompt", "must be a text, or a list of one text"),))
         refuse({name: tree.get(name) not in (None, False, 0) for name in ("echo", "logprobs")})
         refuse({"best_of": tree.get("best_of") not in (None, 1)})
         return {**tree, "messages": prompt_messages(prompt, tree.get("suffix")), "logprobs": None}

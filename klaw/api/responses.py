@@ -116,7 +116,10 @@ def _messages(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                     found.append({"role": "assistant", "content": None})
                 found[-1].setdefault("tool_calls", []).append(call)
             case {"type": "function_call_output", "call_id": called, "output": output}:
-                found.append({"role": "tool", "tool_call_id": called, "content": _content(output, f"{path}.output")})
+                content = _content(output, f"{path}.output")
+                if isinstance(content, list) and any(each["type"] != "text" for each in content):
+                    raise _wrong(f"{path}.output", "must be text; send pictures in a message of the user")
+                found.append({"role": "tool", "tool_call_id": called, "content": content})
             case {"role": role} if item.get("type") in (None, "message"):
                 found.append({"role": role, "content": _content(item.get("content"), f"{path}.content")})
             case _:
@@ -375,6 +378,10 @@ async def _end(exchange: Exchange, output: ResponseOutput, used: Usage) -> dict[
 async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) -> None:
     output.stream = stream
 
+    async def think(text: str) -> None:
+        stream.headers.update(exchange.headers)
+        await output.add("reasoning", text)
+
     async def put(tree: dict[str, Any]) -> None:
         if "error" in tree:
             error = {"code": "server_error", "message": tree["error"]["message"]}
@@ -382,6 +389,7 @@ async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) ->
         else:
             await output.add("message", tree["text"])
 
+    exchange.on_thought = think if exchange.on_thought is not None else None
     used = await exchange.tell(stream, put, lambda text: {"text": text}, error_of)
     if used is not None:
         stream.headers.update(exchange.headers)

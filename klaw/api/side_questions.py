@@ -66,7 +66,10 @@ _TASK_SYSTEMS = (
 _BEGINS = re.compile("|".join(_FIRST_WORDS), re.IGNORECASE)
 _IS_TASK = re.compile("|".join(_TASK_SYSTEMS), re.IGNORECASE)
 HOLE = "{{FILL_HERE}}"
-_HOLE = re.compile(r"<\|?fim_(?:prefix|middle|suffix)\|?>|\{\{FILL_HERE\}\}")
+_HOLE = re.compile(
+    r"<[|｜]?fim[_▁](?:prefix|middle|suffix|begin|hole|end)[|｜]?>|\A\s*(?:<PRE>|\[SUFFIX\])|\{\{FILL_HERE\}\}"
+)
+"""The marks of models that complete code, and of Continue."""
 
 _TITLE = r"\b(?:title|name|headline)s?\b"
 _NUMBER = r"(?:\d+|one|two|three|four|five|six|seven|eight|ten)"

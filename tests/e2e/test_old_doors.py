@@ -50,19 +50,25 @@ async def test_an_old_completion_is_a_message_of_a_chat(server, http, llm):
     assert [(each["name"], each["last_seq"]) for each in await chats(http)] == [("old", 4)]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("path", ["/v1/completions", "/api/generate"])
-@pytest.mark.parametrize(
-    "asked",
-    [{"prompt": "def f(", "suffix": "return 1"}, {"prompt": "<|fim_prefix|>def f(<|fim_suffix|>):<|fim_middle|>"}],
+HOLES = (
+    {"prompt": "def f(", "suffix": "return 1"},
+    {"prompt": "<|fim_prefix|>def f(<|fim_suffix|>):<|fim_middle|>"},
+    {"prompt": "<PRE> def f( <SUF>): <MID>"},
+    {"prompt": "<｜fim▁begin｜>def f(<｜fim▁hole｜>):<｜fim▁end｜>"},
+    {"prompt": "[SUFFIX]):[PREFIX]def f("},
 )
-async def test_what_an_editor_completes_is_not_stored(http, llm, path, asked, stream):
+
+
+async def test_what_an_editor_completes_is_not_stored(http, llm):
     llm.respond = lambda _: Reply(steps=(Text("x"), Text("):")))
-    found = await http.post(path, json={**asked, "stream": stream, "raw": True})
-    assert found.status_code == 200, found.text
-    assert "x):" in found.text
-    assert "has a hole" in llm.requests[-1].messages[0]["content"]
-    assert "def f(" in llm.requests[-1].last_user
+    for path in ("/v1/completions", "/api/generate"):
+        for stream in (True, False):
+            for asked in HOLES:
+                found = await http.post(path, json={**asked, "stream": stream, "raw": True})
+                assert found.status_code == 200, found.text
+                assert "x):" in found.text
+                assert "has a hole" in llm.requests[-1].messages[0]["content"]
+                assert "def f(" in llm.requests[-1].last_user
     assert await chats(http) == []
 
 

@@ -132,6 +132,10 @@ async def test_what_is_unknown_or_not_supported_is_refused_by_name(http):
     for path, value in wrong.items():
         assert await refused(http, input=value) == (400, path)
     assert await refused(http, input=[]) == (400, "input")
+    picture = {"type": "input_image", "image_url": "https://a.example/x.png"}
+    assert await refused(http, input=[{"role": "user", "content": [picture]}]) == (400, "input")
+    result = {"type": "function_call_output", "call_id": "c1", "output": [picture]}
+    assert await refused(http, input=[result]) == (400, "input[0].output")
     assert await refused(http, tools=[{"type": "code_interpreter"}]) == (400, "tools[0].type")
     assert await refused(http, text=5) == (400, "text")
     assert (await http.get("/v1/responses/resp_none")).status_code == 404
