@@ -3,7 +3,7 @@ id names the turn that made it, so that a later request can go on from there."""
 
 import datetime as dt
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
@@ -70,7 +70,7 @@ class ResponsesRequest(OpenAIChatRequest):
             raise _wrong("input", "must be a text or a list of objects")
         if wrong := [name for name in ("reasoning", "text") if not isinstance(told[name], dict)]:
             raise _wrong(wrong[0], "must be an object")
-        said = _messages([each async for each in _items(items, api, user)])
+        said = _messages(await _items(items, api, user))
         if isinstance(previous, str) and said and said[0]["role"] == "tool":
             said = [*await _called(api, user, previous, any(each["role"] == "user" for each in said)), *said]
         if told["instructions"]:
@@ -87,20 +87,22 @@ class ResponsesRequest(OpenAIChatRequest):
         }
 
 
-async def _items(items: Sequence[dict[str, Any]], api: Api, user: UserId) -> AsyncIterator[dict[str, Any]]:
+async def _items(items: Sequence[dict[str, Any]], api: Api, user: UserId) -> list[dict[str, Any]]:
     """The items; those that are only referred to as they were answered, the texts of each response as one."""
-    seen = set[str]()
+    found, seen = list[dict[str, Any]](), set[str]()
     for number, item in enumerate(items):
         key = str(item.get("id")).partition("_")[2].rpartition(".")[0]
         if item.get("type") != "item_reference":
-            yield item
+            found.append(item)
         elif key not in seen:
             seen.add(key)
             if not (rows := await _rows(api, user, key)):
                 raise _wrong(f"input[{number}].id", f"no item with this id {_UNKNOWN}")
-            yield {"role": "assistant", "content": _text(rows)}
+            found.append({"role": "assistant", "content": _text(rows)})
             for call in _calls(rows):
-                yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+                about = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+                found.append({"type": "function_call", **about})
+    return found
 
 
 def _messages(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
