@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
-from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, rest, voice
+from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, responses, rest, voice
 from klaw.api.problems import of_error, problem
 from klaw.api.request_auth import Api, connection_of, refuse_too_fast
 from klaw.errors import HttpRefusal
@@ -60,6 +60,7 @@ def make_app(api: Api) -> ASGIApp:
         *openapi.routes(described),
         *metrics.routes(api),
         *openai.routes(api),
+        *responses.routes(api),
         *ollama.routes(api),
         *mcp.routes(api),
     ]
