@@ -3,7 +3,7 @@
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -27,6 +27,7 @@ from starlette.routing import BaseRoute, Route
 
 from klaw import __version__
 from klaw.api.problems import Handler
+from klaw.api.request_auth import prefix_of
 from klaw.convert import wire_name
 from klaw.domain.notes import Column, notes
 from klaw.gateway.origin_check import COOKIE
@@ -106,17 +107,17 @@ class About:
 
 
 def routes(described: Iterable[BaseRoute]) -> list[Route]:
-    @cache
-    def whole() -> bytes:
-        return bytes(JSONResponse(description(described)).body)
+    @lru_cache(4)
+    def whole(prefix: str) -> bytes:
+        return bytes(JSONResponse(description(described, prefix)).body)
 
-    async def describe(_request: Request) -> Response:
-        return Response(whole(), media_type=JSON)
+    async def describe(request: Request) -> Response:
+        return Response(whole(prefix_of(request)), media_type=JSON)
 
     return [Route("/api/openapi.json", describe, methods=["GET"])]
 
 
-def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
+def description(described: Iterable[BaseRoute], prefix: str = "") -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     named: dict[str, Schema] = {}
     schema_of_answer(ProblemDetails, named)
@@ -127,6 +128,7 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "servers": [{"url": prefix or "/"}],
         "security": [{"token": []}, {"login": []}, {}],
         "paths": dict(sorted(paths.items())),
         "components": {
