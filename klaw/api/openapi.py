@@ -37,6 +37,9 @@ from klaw.operations.operation import Operation
 
 PREFIX = "/api/v1"
 JSON = "application/json"
+EVENTS: Mapping[str, Any] = {"type": "string"}
+BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
+"""As OpenAPI 3.0 has it: makers of clients know no other form."""
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -100,8 +103,8 @@ class About:
                 *([parameter(of_path, "path", {"type": "string"}, required=True)] if of_path else []),
                 *(parameter(name, "query", schema) for name, schema in asked.items()),
             ],
-            {JSON: schema_of(self.body, exact=True)} if self.body else {self.takes: {}} if self.takes else {},
-            {each: answer if each == JSON else {} for each in self.gives},
+            {JSON: schema_of(self.body, exact=True)} if self.body else {self.takes: BYTES} if self.takes else {},
+            {each: answer if each == JSON else EVENTS if each.startswith("text/") else BYTES for each in self.gives},
             status=self.status,
         )
 
@@ -125,10 +128,17 @@ def description(described: Iterable[BaseRoute], prefix: str = "") -> dict[str, A
         if isinstance(each, DescribedRoute):
             of_path = next(iter(each.param_convertors), None)
             paths.setdefault(each.path_format, {})[each.method] = each.describe(named, of_path)
+    tags = {tag for methods in paths.values() for each in methods.values() for tag in each["tags"]}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "info": {
+            "title": "Klaw",
+            "version": __version__,
+            "description": "A personal assistant with a memory.",
+            "license": {"name": "Apache-2.0"},
+        },
         "servers": [{"url": prefix or "/"}],
+        "tags": [{"name": each} for each in sorted(tags)],
         "security": [{"token": []}, {"login": []}, {}],
         "paths": dict(sorted(paths.items())),
         "components": {
@@ -210,7 +220,7 @@ def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = Fal
             return {"type": [each["type"] for each in parts]}
         return {"anyOf": parts}
     if origin is Literal:
-        return {"enum": list(inner)}
+        return {"const": inner[0]} if len(inner) == 1 else {"enum": list(inner)}
     if origin in (list, tuple, Sequence):
         return {"type": "array", "items": part(inner[0])}
     if origin in (dict, Mapping):
