@@ -24,8 +24,9 @@ from klaw.gateway.origin_check import parted
         *(
             ("/", "", told, ("", "/"))
             for told in (
-                "", "/", "//evil.example", "/..", "/a/../b", "/.", "/a//b", "klaw", "https://evil.example", '/"><script>',
-                "/a'b", "/a b", "/a;Path=/", "/a\nb", "/a\n", "/a,/b", "/%2e%2e", "/огород", "/" + 100 * "a", "/\\evil",
+                "", "/", "//evil.example", "/..", "/a/../b", "/.", "/a//b", "klaw", "https://evil.example",
+                '/"><script>', "/a'b", "/a b", "/a;Path=/", "/a\nb", "/a\n", "/a,/b", "/%2e%2e", "/огород",
+                "/" + 100 * "a", "/\\evil",
             )
         ),
     ],
