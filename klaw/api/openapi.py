@@ -37,11 +37,12 @@ from klaw.operations.operation import Operation
 
 PREFIX = "/api/v1"
 JSON = "application/json"
-EVENTS: Mapping[str, Any] = {"type": "string"}
-BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
-"""As OpenAPI 3.0 has it: makers of clients know no other form."""
+WHAT = "A personal assistant with a memory."
 
 Schema: TypeAlias = dict[str, Any]
+EVENTS: Schema = {"type": "string"}
+BYTES: Schema = {"type": "string", "format": "binary"}
+"""As OpenAPI 3.0 has it: makers of clients know no other form."""
 
 
 class FieldProblem(TypedDict):
@@ -131,12 +132,7 @@ def description(described: Iterable[BaseRoute], prefix: str = "") -> dict[str, A
     tags = {tag for methods in paths.values() for each in methods.values() for tag in each["tags"]}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Klaw",
-            "version": __version__,
-            "description": "A personal assistant with a memory.",
-            "license": {"name": "Apache-2.0"},
-        },
+        "info": {"title": "Klaw", "description": WHAT, "version": __version__, "license": {"name": "Apache-2.0"}},
         "servers": [{"url": prefix or "/"}],
         "tags": [{"name": each} for each in sorted(tags)],
         "security": [{"token": []}, {"login": []}, {}],

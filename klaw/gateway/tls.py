@@ -29,9 +29,9 @@ SEND_S = 15.0
 WARN_S = 7 * 86_400.0
 _HANDSHAKE = b"\x16"
 """How a TLS connection begins (RFC 8446, 5.1)."""
-_TIME = rb"(?:\x17\x0d|\x18\x0f)([0-9]{12,14})Z"
-_VALIDITY = re.compile(rb"\x30[\x1e\x20\x22]" + 2 * _TIME)
-"""Begin and end of a certificate in DER (RFC 5280, 4.1.2.5)."""
+_PEM = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_VALIDITY = re.compile(rb"\x30[\x1e\x20\x22]" + 2 * rb"(?:\x17\x0d|\x18\x0f)([0-9]{12,14})Z")
+"""When a certificate begins and ends, in DER (RFC 5280, 4.1.2.5)."""
 
 Behind: TypeAlias = Callable[[trio.SocketStream, socket.socket], Awaitable[None]]
 
@@ -61,7 +61,7 @@ class Certificate:
             try:
                 if await self._threads.run(self._load):
                     log.info("certificate_loaded")
-                    self._problem = None
+                self._problem = None
             except ConfigError as error:
                 problem = f"the certificate in effect is older than its files: {error}"
                 if self._problem != problem:
@@ -96,8 +96,8 @@ class Certificate:
             seen = [(at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for at in map(Path.stat, self._files)]
             if seen == self._seen:
                 return False
-        self._seen, (context, self._ends_at) = seen, read(*self._files)
-        self._context = context
+        self._context, self._ends_at = read(*self._files)
+        self._seen = seen
         return True
 
 
@@ -113,25 +113,19 @@ def read(cert_file: Path, key_file: Path) -> tuple[ssl.SSLContext, float]:
             raise _wrong(name, file, f"it has no {holds} in PEM form; `openssl x509` and `openssl pkey` convert it")
 
     def refuse() -> str:
-        todo = f"`openssl pkey -in {key_file} -out FILE` writes it without one"
-        raise _wrong("keyFile", key_file, f"it is protected by a password, which nobody can type here; {todo}")
+        raise _wrong("keyFile", key_file, f"it has a password; `openssl pkey -in {key_file} -out FILE` takes it off")
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert_file, key_file, refuse)
-        begin = texts[0].index("-----BEGIN CERTIFICATE-----")
-        end = texts[0].index("-----END CERTIFICATE-----", begin)
-        der = ssl.PEM_cert_to_DER_cert(texts[0][begin:end] + "-----END CERTIFICATE-----")
+        first = _PEM.search(texts[0])
+        validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(first[0])) if first is not None else None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None)
-        if reason == "KEY_VALUES_MISMATCH":
-            why = f"it is not the key of {cert_file}; give the two that belong together"
-        else:
-            why = f"it and {cert_file} cannot be used: {reason or 'damaged'}; write both anew"
+        reason = getattr(error, "reason", None) or "damaged"
+        why = f"it is not the key of {cert_file}, or one of them is damaged ({reason}); give two that belong together"
         raise _wrong("keyFile", key_file, why) from None
-    found = _VALIDITY.search(der)
-    ends = found[2].decode()[-12:] if found is not None else "700101000000"
+    ends = validity[2].decode()[-12:] if validity is not None else "700101000000"
     return context, dt.datetime.strptime(f"{ends}+0000", "%y%m%d%H%M%S%z").timestamp()
 
 

@@ -35,12 +35,12 @@ def key_of_another(cert, key):
 
 def with_password(cert, key):
     write_certificate(cert, key, password=b"secret")
-    return "gateway.tls.keyFile", "protected by a password"
+    return "gateway.tls.keyFile", "it has a password"
 
 
 def damaged(cert, key):
     cert.write_text(cert.read_text().replace("M", "N", 20))
-    return "gateway.tls.keyFile", "cannot be used"
+    return "gateway.tls.keyFile", "damaged"
 
 
 def closed(cert, key):
