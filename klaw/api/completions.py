@@ -21,7 +21,7 @@ from klaw.api import transcript as transcripts
 from klaw.api.client_messages import MAX_MESSAGES, ClientTranscript, SentCall, TranscriptMessage, read_transcript
 from klaw.api.conversation import SentMessage, ask
 from klaw.api.problems import of_error
-from klaw.api.request_auth import Api, headers_of, message_id
+from klaw.api.request_auth import Api, headers_of, message_id, prefix_of
 from klaw.api.side_questions import HOLE, has_hole
 from klaw.api.streams import Stream, while_connected
 from klaw.chats.requests import HTTP, Submit
@@ -127,6 +127,8 @@ class Exchange:
     """For the response; they are whole when the first piece comes."""
     on_thought: OnText | None = None
     """Gets the pieces of what the model thinks, if the client asks for them."""
+    prefix: str = ""
+    """Before Klaw's paths, as the client sees them."""
     finish_reason: str = "stop"
     """Why the answer ended: ``stop``, ``length``, ``content_filter`` or ``tool_calls``."""
     calls: tuple[ToolCall, ...] = ()
@@ -161,6 +163,7 @@ class Exchange:
                 named=transcripts.named_chat(headers, asked.user),
                 message_id=message_id(headers, api),
                 may_come_again="idempotency-key" in headers,
+                prefix=prefix_of(request),
             )
             return asked, exchange
 
@@ -310,7 +313,7 @@ class Exchange:
         async for news in asked:
             if isinstance(news, TurnStarted) and asked.turn == news.turn:
                 self.turn = news.turn
-                self.headers["x-klaw-receipt"] = f"/api/v1/receipt?turn={news.turn}"
+                self.headers["x-klaw-receipt"] = f"{self.prefix}/api/v1/receipt?turn={news.turn}"
             elif isinstance(news, ThoughtStreamed) and news.turn == asked.turn and self.on_thought is not None:
                 await self.on_thought(news.text)
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:

@@ -120,6 +120,12 @@ def connection_of(request: Request) -> Connection:
     return found
 
 
+def prefix_of(request: Request) -> str:
+    """The path below which the one who asks sees Klaw, such as ``/klaw``; usually empty."""
+    found: str = request.scope.get("app_root_path", request.scope["root_path"])
+    return found
+
+
 def headers_of(request: Request) -> dict[str, str]:
     """The headers; the first of repeated ones counts, as in ``gateway.handshake``."""
     found: dict[str, str] = {}

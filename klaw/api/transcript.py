@@ -123,7 +123,8 @@ async def place_of(
         held, whole = await _held(chats, chat_id(user, named.name), len(history))
         if _same(held, history):
             return TranscriptPlace(chat=named.name)
-        if again := await _failed(chats, chat_id(user, named.name), held, history, question):
+        may_fail = history or not named.resends or len(held) == 1
+        if may_fail and (again := await _failed(chats, chat_id(user, named.name), held, history, question)):
             return TranscriptPlace(chat=named.name, place=PlaceInChat(again=again))
         if whole and _same(held, history[: len(held)]):
             return TranscriptPlace(chat=named.name, missing=history[len(held) :])
@@ -211,7 +212,7 @@ async def _unnamed(
             continue
         held, whole = await _held(chats, chat, len(history))
         # A transcript that ends with a question whose answer failed must not get into a chat that answers the same one.
-        if whole and _same(held, history) and (history[-1].role == "assistant" or _rests(chats, chat)):
+        if whole and _same(held, history) and (history[-1].role == "assistant" or chats.rests(chat)):
             return TranscriptPlace(chat=session.name)
         if whole and (again := await _failed(chats, chat, held, history, question)):
             return TranscriptPlace(chat=session.name, place=PlaceInChat(again=again))
@@ -220,13 +221,9 @@ async def _unnamed(
         place = await _parting(chats, user, session.name, history, question, answered_here=True)
         alike += [place] if place is not None else []
     # Of several that begin alike nobody can tell which is meant; and where an answer is written, somebody else waits.
-    if len(alike) == 1 and _rests(chats, chat_id(user, alike[0].chat)):
+    if len(alike) == 1 and chats.rests(chat_id(user, alike[0].chat)):
         return alike[0]
     return None
-
-
-def _rests(chats: ChatDirectory, chat: ChatId) -> bool:
-    return chats.chat_status(chat)["state"] in ("idle", "failed")
 
 
 async def _parting(
