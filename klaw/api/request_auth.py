@@ -17,7 +17,7 @@ from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.connection_limits import Connection
-from klaw.gateway.origin_check import Endpoints, admit, passed_on
+from klaw.gateway.origin_check import Endpoints, admit, passed_on, written
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import OPERATOR, Caller, Parts
@@ -47,16 +47,17 @@ class Api:
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
     """By user: a request that finds the chat of a transcript stores its question before the next one looks."""
 
-    def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
-        """Who asks. ``body_counts``: the whole body is taken from what the user may send before it has come. Raises
-        HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections, or too much asked."""
+    def grant(self, request: Request, *, body_counts: bool = True, mcp: bool = False) -> Grant:
+        """Who asks. ``body_counts``: the whole body is taken from what the user may send before it has come. ``mcp``:
+        as for ``Authenticator.grant``. Raises HttpRefusal: nobody who may; the origin or the host is not allowed; too
+        many connections, or too much asked."""
         if connection_of(request).operator:
             return Grant(user=LOCAL_USER, token=None, operator=True)
         headers, place = headers_of(request), place_of(request)
         if place.loopback and not self.services.auth.has_tokens:
             # Some programs always send a token; it means nothing while the server has none.
             headers.pop("authorization", None)
-        grant = admit(headers, self.services.auth, self.services.config.allowed_origins, place)
+        grant = admit(headers, self.services.auth, self.services.config.page_origins, place, mcp=mcp)
         if grant is None:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer TOKEN (klaw token add), or log in")
         if grant.token is None and not place.is_own(headers.get("host")):
@@ -115,6 +116,14 @@ class Api:
 def connection_of(request: Request) -> Connection:
     found: Connection = request.scope["state"]["connection"]
     return found
+
+
+def address_of(request: Request, api: Api) -> str:
+    """Where whoever asks reaches Klaw, such as ``https://klaw.example.org``. Raises HttpRefusal: no usable host."""
+    if (public := api.services.config.http.public_url) is not None:
+        return public.rstrip("/")
+    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else request.url.scheme
+    return written(f"{scheme}://{request.headers.get('host', '')}") + str(request.scope.get("root_path", ""))
 
 
 def headers_of(request: Request) -> dict[str, str]:
