@@ -115,8 +115,8 @@ async def answering(ask: Ask, address: str) -> AsyncIterator[StreamableHTTPSessi
 
 
 def linked(answer: dict[str, Any], address: str, asked: str | None = None) -> dict[str, Any]:
-    """An answer in which each result of ``search`` and what ``fetch`` shows also have ``id``, ``title`` and ``url``, and
-    the latter ``text`` and ``metadata``: what the connectors of ChatGPT read. ``fetch`` takes each ``id``."""
+    """An answer in which each result of ``search`` and what ``fetch`` shows have ``id``, ``title`` and ``url``, and the
+    latter ``text`` and ``metadata``, too: what the connectors of ChatGPT read. ``fetch`` takes each ``id``."""
     if "results" in answer:
         return {**answer, "results": [{**each, **_link(each, address)} for each in answer["results"]]}
     said = "\n\n".join(f"{each['role']}: {each['content']}" for each in answer.get("messages", ()))

@@ -11,6 +11,7 @@ import hmac
 import json
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from html import escape
@@ -37,7 +38,7 @@ SCOPE = "mcp"
 CODE_S = 60.0
 MAX_CODES = 100
 MAX_BODY_BYTES = 8_192
-MAX_ID, MAX_NAME = 2_000, 60
+MAX_NAME = 60
 _ASKED = "response_type", "client_id", "redirect_uri", "code_challenge", "code_challenge_method", "state", "resource"
 _LOOPBACK = re.compile(r"\A(http://(?:127\.0\.0\.1|\[::1\]|localhost))(:[0-9]{1,5})?(?![^/?])")
 _REDIRECT = re.compile(
@@ -65,7 +66,7 @@ def _redirect_uri(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    redirect_uris: Annotated[tuple[Annotated[str, Bounds(1, 500), Check(_redirect_uri)], ...], Bounds(1, 10)]
+    redirect_uris: Annotated[tuple[Annotated[str, Bounds(1, 300), Check(_redirect_uri)], ...], Bounds(1, 10)]
     client_name: Annotated[str, Bounds(0, 200)] = ""
 
     @property
@@ -145,16 +146,22 @@ class AuthorizationServer:
                     return await self._decide(request)
                 case "authorize", _:
                     return self._ask(request)
-            given = _single(parse_qsl((await self._api.body(request, MAX_BODY_BYTES)).decode("ascii", "replace"), True))
+            given = await self._form(request)
             if what == "token":
                 return await self._token(request, given)
             await self._change(tokens.end_client, given.get("token", ""), given.get("client_id", ""))
             return Response()
         except OAuthError as error:
             if what == "authorize":
-                return Pages(request).refused(error.code, error.status)
+                problem = error.code if error.code in _TEXTS["en"] else "wrong_request"
+                return shown(request, "refused", error.status, problem)
             told = {"error": error.code, "error_description": str(error)}
             return JSONResponse(told, error.status, {"cache-control": "no-store"})
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        """Raises OAuthError, HttpRefusal."""
+        body = await self._api.body(request, MAX_BODY_BYTES)
+        return _single(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def _resource(self, address: str) -> dict[str, Any]:
         return {
@@ -187,8 +194,6 @@ class AuthorizationServer:
             of_uri = any(each.path.startswith("redirect_uris") for each in error.problems)
             code = "invalid_redirect_uri" if of_uri else "invalid_client_metadata"
             raise OAuthError(code, "; ".join(map(str, error.problems))) from None
-        if len(client.id) > MAX_ID:
-            raise OAuthError("invalid_client_metadata", "name and redirect URIs are too long")
         told = {"grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"], "scope": SCOPE}
         made = {"client_id": client.id, **attrs.asdict(client), **told, "token_endpoint_auth_method": "none"}
         return JSONResponse(made, 201, {"cache-control": "no-store"})
@@ -231,13 +236,18 @@ class AuthorizationServer:
         return secret, self._api.services.auth.grant(secret, loopback=False, login=True)
 
     def _ask(self, request: Request) -> Response:
-        asked, pages, (secret, grant) = self._asked(request), Pages(request), self._login(request)
-        if grant is not None:
-            return pages.consent(asked, grant.user, self._form_key(secret, asked))
-        if "again" not in request.query_params:
+        asked, (secret, grant) = self._asked(request), self._login(request)
+        if grant is None and "again" not in request.query_params:
             # The browser keeps its login from what another site leads to: this page leads to itself.
-            return pages.again(f"?{asked.query}&again=1")
-        return pages.login(asked)
+            return shown(request, "again", again=f"?{asked.query}&again=1")
+        return self._consent(request, asked, secret, grant)
+
+    def _consent(self, request: Request, asked: Asked, secret: str, grant: Grant | None, problem: str = "") -> Response:
+        """The page that asks, or the one to log in on."""
+        told = {"client": asked.client.name, "place": place_in(asked.redirect_uri), "goes_to": asked.redirect_uri}
+        if grant is None:
+            return shown(request, "login", 401 if problem else 200, problem, **told)
+        return shown(request, "consent", user=grant.user, form=self._form_key(secret, asked), **told)
 
     def _form_key(self, secret: str, asked: Asked) -> str:
         """Only a form that this login was shown for these very questions has it."""
@@ -248,21 +258,18 @@ class AuthorizationServer:
             check_origin(headers_of(request), self._api.services.config.page_origins, place_of(request))
         except HttpRefusal as refused:
             raise OAuthError("origin", status=refused.status) from None
-        asked, pages, (secret, grant) = self._asked(request), Pages(request), self._login(request)
-        given = _single(parse_qsl((await self._api.body(request, MAX_BODY_BYTES)).decode("utf-8", "replace"), True))
+        asked, (secret, grant) = self._asked(request), self._login(request)
+        given = await self._form(request)
         if "token" in given:
             owner = self._api.services.auth.grant(given["token"].strip(), loopback=False)
             if owner is None:
-                return pages.login(asked, "wrong")
+                return self._consent(request, asked, secret, None, "wrong")
             response: Response = RedirectResponse(f"?{asked.query}", 303)
             await page.begin_login(self._api, request, response, owner)
             return response
-        if grant is None or not hmac.compare_digest(
-            given.get("key", "").encode(), self._form_key(secret, asked).encode()
-        ):
-            return (
-                pages.login(asked) if grant is None else pages.consent(asked, grant.user, self._form_key(secret, asked))
-            )
+        sent, own = (each.encode() for each in (given.get("form", ""), self._form_key(secret, asked)))
+        if grant is None or not hmac.compare_digest(sent, own):
+            return self._consent(request, asked, secret, grant)
         issuer = address_of(request, self._api)
         if given.get("deed") != "allow":
             return asked.redirect(error="access_denied", iss=issuer)
@@ -338,62 +345,25 @@ def _single(given: list[tuple[str, str]]) -> dict[str, str]:
 
 _FILES = Path(klaw.web.__file__).parent
 _TEXTS: Mapping[str, Mapping[str, str]] = json.loads((_FILES / "consent.json").read_text("utf-8"))
-_PAGE = Template((_FILES / "consent.html").read_text("utf-8"))
+_PAGE, *_PARTS = re.split("<!-- ([a-z]+) -->", (_FILES / "consent.html").read_text("utf-8"))
+_BODIES = dict(zip(_PARTS[::2], _PARTS[1::2], strict=True))
 
 
-class Pages:
-    """The pages of one request, in its language. All that stands in them is escaped here."""
-
-    def __init__(self, request: Request) -> None:
-        accepted = [each.strip()[:2].lower() for each in request.headers.get("accept-language", "").split(",")]
-        self._lang = next((each for each in accepted if each in _TEXTS), "en")
-
-    def consent(self, asked: Asked, user: str, key: str) -> Response:
-        told = {"client": asked.client.name, "user": user, "place": place_in(asked.redirect_uri)}
-        lines = "".join(f"<li>{self._text(each)}</li>" for each in ("reads", "writes", "forgets"))
-        deeds = (("allow", ' class="main"'), ("deny", ""))
-        buttons = "".join(
-            f'<button name="deed" value="{name}"{more}>{self._text(name)}</button>' for name, more in deeds
-        )
-        return self._page(
-            self._text("title", **told),
-            f"<p>{self._text('about', **told)}</p><p>{self._text('may', **told)}</p><ul>{lines}</ul>",
-            f'<p class="hint">{self._text("ends")}</p><input type="hidden" name="key" value="{key}">',
-            f'<div class="buttons start">{buttons}</div>',
-            goes_to=asked.redirect_uri,
-        )
-
-    def login(self, asked: Asked, problem: str = "") -> Response:
-        return self._page(
-            self._text("log_in", client=asked.client.name),
-            f'<label for="token">{self._text("key")}</label><input type="password" id="token" name="token" required',
-            f' autofocus autocomplete="current-password"><p class="hint">{self._text("hint")}</p>',
-            f'<p class="error" role="alert">{self._text(problem) if problem else ""}</p>',
-            f'<button class="main">{self._text("enter")}</button>',
-            status=401 if problem else 200,
-        )
-
-    def again(self, address: str) -> Response:
-        address = escape(address)
-        begun = f'<meta http-equiv="refresh" content="0;url={address}">'
-        return self._page("Klaw", f'<p><a href="{address}">{self._text("go_on")}</a></p>', head=begun)
-
-    def refused(self, code: str, status: int = 400) -> Response:
-        text = code if code in _TEXTS["en"] else "wrong_request"
-        return self._page(self._text("refused"), f'<p class="error" role="alert">{self._text(text)}</p>', status=status)
-
-    def _text(self, name: str, **told: str) -> str:
-        return escape(_TEXTS[self._lang][name]).format_map(
-            {name: f"<bdi>{escape(each)}</bdi>" for name, each in told.items()}
-        )
-
-    def _page(self, title: str, *body: str, head: str = "", status: int = 200, goes_to: str = "") -> Response:
-        made = _PAGE.substitute(lang=self._lang, title=title, head=head, body="".join(body))
-        # Browsers hold what a form leads to against form-action, also where that leads on to.
-        places = f" https: {urlsplit(goes_to).scheme}:" if goes_to else ""
-        policy = (
-            f"default-src 'none'; style-src 'self'; form-action 'self'{places}; frame-ancestors 'none'; base-uri 'none'"
-        )
-        # Without a referrer policy of its own, its form would come from the origin "null".
-        more = {"content-security-policy": policy, "referrer-policy": "same-origin", "cache-control": "no-store"}
-        return HTMLResponse(made, status, more)
+def shown(
+    request: Request, which: str, status: int = 200, problem: str = "", goes_to: str = "", **told: str
+) -> Response:
+    """One of the pages in the browser's language. ``problem``: the key of a text; ``told`` is escaped here."""
+    accepted = [each.strip()[:2].lower() for each in request.headers.get("accept-language", "").split(",")]
+    lang = next((each for each in accepted if each in _TEXTS), "en")
+    safe = {name: escape(each) for name, each in told.items()}
+    named = {name: f"<bdi>{each}</bdi>" for name, each in safe.items()}
+    texts = {name: escape(each).format_map(defaultdict(str, named)) for name, each in _TEXTS[lang].items()}
+    body = Template(_BODIES[which]).substitute({**texts, **safe, "problem": texts.get(problem, "")})
+    # Browsers hold what a form leads to against form-action, also where that leads on to.
+    places = f" https: {urlsplit(goes_to).scheme}:" if goes_to else ""
+    policy = (
+        f"default-src 'none'; style-src 'self'; form-action 'self'{places}; frame-ancestors 'none'; base-uri 'none'"
+    )
+    # Without a referrer policy of its own, its form would come from the origin "null".
+    more = {"content-security-policy": policy, "referrer-policy": "same-origin", "cache-control": "no-store"}
+    return HTMLResponse(Template(_PAGE).substitute(lang=lang, body=body), status, more)

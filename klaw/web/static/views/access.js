@@ -44,7 +44,7 @@ export default class extends Panel {
 			!first && { name: "operator", label: t("Manages the server and sees all users' data"), value: false },
 		].filter(Boolean);
 		const send = async (given) => {
-			if (first) { // no reload before it was read
+			if (first) {
 				clearInterval(this.timer);
 				app.socket.socket.onclose = null;
 			}
