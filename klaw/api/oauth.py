@@ -100,7 +100,7 @@ def place_in(uri: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class AuthorizationRequest:
     """What a client asks a user for."""
 
     client: Registration
@@ -117,8 +117,8 @@ class Asked:
 
 
 @attrs.define
-class Code:
-    asked: Asked
+class AuthorizationCode:
+    asked: AuthorizationRequest
     grant: Grant
     until: float
     used: bool = False
@@ -128,7 +128,7 @@ class Code:
 class AuthorizationServer:
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._codes: dict[str, Code] = {}
+        self._codes: dict[str, AuthorizationCode] = {}
         """By SHA-256. A restart ends them."""
         self._key = secrets.token_bytes(32)
 
@@ -200,7 +200,7 @@ class AuthorizationServer:
 
     # -- the user's consent --------------------------------------------------------------------------------------------
 
-    def _asked(self, request: Request) -> Asked:
+    def _asked(self, request: Request) -> AuthorizationRequest:
         """Raises OAuthError."""
         given = _single(request.query_params.multi_items())
         try:
@@ -216,7 +216,7 @@ class AuthorizationServer:
             raise OAuthError("pkce")
         self._check_resource(request, given)
         query = urlencode({name: given[name] for name in _ASKED if name in given})
-        return Asked(
+        return AuthorizationRequest(
             client=client,
             client_id=given["client_id"],
             redirect_uri=uri,
@@ -242,14 +242,16 @@ class AuthorizationServer:
             return shown(request, "again", again=f"?{asked.query}&again=1")
         return self._consent(request, asked, secret, grant)
 
-    def _consent(self, request: Request, asked: Asked, secret: str, grant: Grant | None, problem: str = "") -> Response:
+    def _consent(
+        self, request: Request, asked: AuthorizationRequest, secret: str, grant: Grant | None, problem: str = ""
+    ) -> Response:
         """The page that asks, or the one to log in on."""
         told = {"client": asked.client.name, "place": place_in(asked.redirect_uri), "goes_to": asked.redirect_uri}
         if grant is None:
             return shown(request, "login", 401 if problem else 200, problem, **told)
         return shown(request, "consent", user=grant.user, form=self._form_key(secret, asked), **told)
 
-    def _form_key(self, secret: str, asked: Asked) -> str:
+    def _form_key(self, secret: str, asked: AuthorizationRequest) -> str:
         """Only a form that this login was shown for these very questions has it."""
         return hmac.new(self._key, f"{secret} {asked.query}".encode(), "sha256").hexdigest()
 
@@ -273,11 +275,8 @@ class AuthorizationServer:
         issuer = address_of(request, self._api)
         if given.get("deed") != "allow":
             return asked.redirect(error="access_denied", iss=issuer)
-        now, code = self._api.core.clock.now(), secrets.token_urlsafe(32)
-        kept = [(digest, each) for digest, each in self._codes.items() if each.until > now]
-        self._codes = dict(kept[1 - MAX_CODES :])
-        self._codes[_sha256(code)] = Code(asked, grant, now + CODE_S)
-        return asked.redirect(code=code, iss=issuer)
+        now = self._api.core.clock.now()
+        return asked.redirect(code=self.keep(AuthorizationCode(asked, grant, now + CODE_S), now), iss=issuer)
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
@@ -288,7 +287,7 @@ class AuthorizationServer:
         self._check_resource(request, given)
         match given.get("grant_type"):
             case "authorization_code":
-                code = await self._redeemed(given, now)
+                code = await self.redeemed(given, now)
                 named = McpClient(name=client.name, id=client_id)
                 made = code.made = await self._change(tokens.add_client, code.grant, named, now, holds_s)
             case "refresh_token":
@@ -301,7 +300,14 @@ class AuthorizationServer:
         pair = {"access_token": made.access, "refresh_token": made.refresh}
         return JSONResponse({**pair, **told}, headers={"cache-control": "no-store"})
 
-    async def _redeemed(self, given: Mapping[str, str], now: float) -> Code:
+    def keep(self, made: AuthorizationCode, now: float) -> str:
+        """The code; only the newest are kept."""
+        code = secrets.token_urlsafe(32)
+        kept = [(digest, each) for digest, each in self._codes.items() if each.until > now]
+        self._codes = {**dict(kept[1 - MAX_CODES :]), _sha256(code): made}
+        return code
+
+    async def redeemed(self, given: Mapping[str, str], now: float) -> AuthorizationCode:
         """The code, which is used up now, also if anything is wrong. Used twice, it is in two hands: what was made of
         it ends. Raises OAuthError."""
         wrong = OAuthError("invalid_grant", "the code is not valid, or is another client's: log in again")
