@@ -131,9 +131,7 @@ class HttpConfig:
     max_body_bytes: int = key("Longest body of a request.", 1_048_576, within=(1024, 1_073_741_824))
     requests_per_second: float = key("Requests on one connection, on average; 5 s worth at once.", 50.0, up_to=100_000)
     session_days: float = key(
-        "A browser's login ends after so many days; that of an MCP client, so long after its last use.",
-        30.0,
-        up_to=3660,
+        "A browser's login ends after so many days; an MCP client's so long after it was used last.", 30.0, up_to=3660
     )
     public_url: str | None = key(
         "The address of Klaw's page for browsers elsewhere, behind a proxy or a tunnel; null = as each request says.",
