@@ -56,7 +56,8 @@ def make_server(ask: Ask, address: str = "") -> Server[Any]:
             raise MCPError(types.INVALID_PARAMS, f"there is no such tool; there are: {', '.join(tools())}")
         try:
             answer, failed = await ask(params.name, params.arguments or {}), False
-            answer = linked(answer, address, (params.arguments or {}).get("id"))
+            if params.name in ("search", "fetch"):
+                answer = linked(answer, address, (params.arguments or {}).get("id"))
         except ToolCallRefused as error:
             answer, failed = error.told, True
         text = types.TextContent(type="text", text=_json(answer))
@@ -120,7 +121,7 @@ def linked(answer: dict[str, Any], address: str, asked: str | None = None) -> di
     if "results" in answer:
         return {**answer, "results": [{**each, **_link(each, address)} for each in answer["results"]]}
     said = "\n\n".join(f"{each['role']}: {each['content']}" for each in answer.get("messages", ()))
-    match answer.get("kind"):
+    match answer["kind"]:
         case "fact":
             shown, text = {"kind": "fact", **answer["fact"]}, answer["fact"]["text"]
         case "topic" | "person" as kind:
@@ -128,10 +129,8 @@ def linked(answer: dict[str, Any], address: str, asked: str | None = None) -> di
             text = f"{shown['summary']}\n\n{said}" if kind == "topic" else "  ".join(filter(None, told(shown)))
         case "file":
             shown, text = answer, answer["text"]
-        case "message":
-            shown, text = answer, said
         case _:
-            return answer
+            shown, text = answer, said
     link = _link({"snippet": text, **shown}, address)
     return {**answer, **link, "id": asked or link["id"], "text": text, "metadata": {"kind": answer["kind"]}}
 

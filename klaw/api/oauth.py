@@ -178,13 +178,11 @@ class AuthorizationServer:
             **{f"{name}_endpoint": f"{address}/oauth/{path}" for name, path in _ENDPOINTS},
             "scopes_supported": [SCOPE],
             "response_types_supported": ["code"],
-            "response_modes_supported": ["query"],
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "token_endpoint_auth_methods_supported": ["none"],
             "revocation_endpoint_auth_methods_supported": ["none"],
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
-            "ui_locales_supported": ["en", "ru"],
         }
 
     async def _register(self, request: Request) -> Response:
