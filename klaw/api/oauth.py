@@ -244,7 +244,8 @@ class AuthorizationServer:
         self, request: Request, asked: AuthorizationRequest, secret: str, grant: Grant | None, problem: str = ""
     ) -> Response:
         """The page that asks, or the one to log in on."""
-        told: dict[str, Any] = {"client": asked.client.name, "place": place_in(asked.redirect_uri), "goes_to": asked.redirect_uri}
+        told: dict[str, Any] = {"client": asked.client.name, "place": place_in(asked.redirect_uri)}
+        told["goes_to"] = asked.redirect_uri
         if grant is None:
             return shown(request, "login", 401 if problem else 200, problem, **told)
         return shown(request, "consent", user=grant.user, form=self._form_key(secret, asked), **told)
