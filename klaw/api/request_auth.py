@@ -118,14 +118,6 @@ def connection_of(request: Request) -> Connection:
     return found
 
 
-def address_of(request: Request, api: Api) -> str:
-    """Where whoever asks reaches Klaw, such as ``https://klaw.example.org``. Raises HttpRefusal: no usable host."""
-    if (public := api.services.config.http.public_url) is not None:
-        return public.rstrip("/")
-    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else request.url.scheme
-    return written(f"{scheme}://{request.headers.get('host', '')}") + str(request.scope.get("root_path", ""))
-
-
 def headers_of(request: Request) -> dict[str, str]:
     """The headers; the first of repeated ones counts, as in ``gateway.handshake``."""
     found: dict[str, str] = {}
@@ -144,6 +136,14 @@ def place_of(request: Request) -> Endpoints:
     """Where a request comes from; what a proxy on this machine passes on is not from this machine."""
     place = connection_of(request).place
     return attrs.evolve(place, loopback=False) if passed_on(headers_of(request)) else place
+
+
+def address_of(request: Request, api: Api) -> str:
+    """Where whoever asks reaches Klaw, such as ``https://klaw.example.org``. Raises HttpRefusal: no usable host."""
+    if (public := api.services.config.http.public_url) is not None:
+        return public.rstrip("/")
+    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else request.url.scheme
+    return written(f"{scheme}://{request.headers.get('host', '')}") + str(request.scope.get("root_path", ""))
 
 
 def _object(body: bytes) -> dict[str, Any]:
