@@ -154,7 +154,7 @@ class AuthorizationServer:
         except OAuthError as error:
             if what == "authorize":
                 problem = error.code if error.code in _TEXTS["en"] else "wrong_request"
-                return shown(request, "refused", error.status, problem)
+                return shown(request, "refused", {}, error.status, problem)
             told = {"error": error.code, "error_description": str(error)}
             return JSONResponse(told, error.status, {"cache-control": "no-store"})
 
@@ -237,18 +237,18 @@ class AuthorizationServer:
         asked, (secret, grant) = self._asked(request), self._login(request)
         if grant is None and "again" not in request.query_params:
             # The browser keeps its login from what another site leads to: this page leads to itself.
-            return shown(request, "again", again=f"?{asked.query}&again=1")
+            return shown(request, "again", {"again": f"?{asked.query}&again=1"})
         return self._consent(request, asked, secret, grant)
 
     def _consent(
         self, request: Request, asked: AuthorizationRequest, secret: str, grant: Grant | None, problem: str = ""
     ) -> Response:
         """The page that asks, or the one to log in on."""
-        told: dict[str, Any] = {"client": asked.client.name, "place": place_in(asked.redirect_uri)}
-        told["goes_to"] = asked.redirect_uri
+        told, goes_to = {"client": asked.client.name, "place": place_in(asked.redirect_uri)}, asked.redirect_uri
         if grant is None:
-            return shown(request, "login", 401 if problem else 200, problem, **told)
-        return shown(request, "consent", user=grant.user, form=self._form_key(secret, asked), **told)
+            return shown(request, "login", told, 401 if problem else 200, problem, goes_to)
+        told |= {"user": grant.user, "form": self._form_key(secret, asked)}
+        return shown(request, "consent", told, goes_to=goes_to)
 
     def _form_key(self, secret: str, asked: AuthorizationRequest) -> str:
         """Only a form that this login was shown for these very questions has it."""
@@ -355,7 +355,7 @@ _BODIES = dict(zip(_PARTS[::2], _PARTS[1::2], strict=True))
 
 
 def shown(
-    request: Request, which: str, status: int = 200, problem: str = "", goes_to: str = "", **told: str
+    request: Request, which: str, told: Mapping[str, str], status: int = 200, problem: str = "", goes_to: str = ""
 ) -> Response:
     """One of the pages in the browser's language. ``problem``: the key of a text; ``told`` is escaped here."""
     accepted = [each.strip()[:2].lower() for each in request.headers.get("accept-language", "").split(",")]

@@ -43,8 +43,9 @@ log = structlog.get_logger("klaw.auth")
 
 @attrs.frozen(kw_only=True)
 class McpClient:
-    """A program that a user let in over OAuth. Its tokens are ``SECRET.REST``, where the SHA-256 of SECRET is that of
-    the stored token: by it a refresh token that was used before is recognised."""
+    """A program that a user let in over OAuth. Its tokens are ``SECRET.REST``; the stored token has the SHA-256 of NUL
+    and SECRET, by which a refresh token that was used before is recognised. No request can bring a NUL: an older Klaw,
+    which takes the stored token for a browser's login, lets nobody in by it."""
 
     name: str
     """What it calls itself."""
@@ -204,7 +205,7 @@ def end_client(path: Path, secret: str, client_id: str) -> None:
 
 
 def _of_client(access: TokenTable, secret: str, client_id: str) -> StoredToken | None:
-    digest = _digest(secret.partition(".")[0])
+    digest = _digest("\0" + secret.partition(".")[0])
     found = [each for each in access.tokens if each.mcp is not None and hmac.compare_digest(each.sha256, digest)]
     return next((each for each in found if each.mcp is not None and each.mcp.id == client_id), None)
 
@@ -213,7 +214,8 @@ def _renewed(token: StoredToken, secret: str, now: float, holds_s: float) -> tup
     made = ClientTokens(*(f"{secret}.{secrets.token_urlsafe(32)}" for _ in range(2)))
     digests = {"access": _digest(made.access), "refresh": _digest(made.refresh), "access_until": iso(now + ACCESS_S)}
     assert token.mcp is not None
-    return attrs.evolve(token, mcp=attrs.evolve(token.mcp, **digests), expires_at=iso(now + holds_s)), made
+    mcp = attrs.evolve(token.mcp, **digests)
+    return attrs.evolve(token, sha256=_digest(f"\0{secret}"), mcp=mcp, expires_at=iso(now + holds_s)), made
 
 
 def revoke_tokens(path: Path, name: str, of: UserId | None = None) -> tuple[StoredToken, ...]:

@@ -3,6 +3,7 @@
 import json
 import stat
 
+import attrs
 import pytest
 
 from klaw.actor.clock import iso
@@ -325,6 +326,11 @@ def test_an_mcp_client_is_granted_mcp_alone_and_is_no_operator(path):
     assert (told["client"], told["login_of"]) == ("Desk", world.key.id)
     assert not any(secret in path.read_text() for secret in (made.access, made.refresh, made.access.partition(".")[0]))
     assert made.access not in repr(made)
+    older = json.loads(path.read_text())
+    older["tokens"][-1].pop("mcp")
+    path.write_text(json.dumps(older))
+    pieces = [piece for secret in attrs.astuple(made) for piece in (secret, *secret.split("."))]
+    assert [world.granted(each, login=login) for each in pieces for login in (True, False)] == [None] * 12
 
 
 def test_tokens_of_an_mcp_client_end(path):
