@@ -3,6 +3,7 @@
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -18,6 +19,8 @@ from klaw.domain.text import clean, one_line
 from klaw.errors import BadValue, Problem
 
 MAX_MESSAGES = 10_000
+_ATTACHED = re.compile(r"\A<attached_files>\s*(?:<file [^<>]*/>\s*)*</attached_files>\s*")
+"""What Open WebUI puts before the text of a message with pictures."""
 _BASE64 = 1 << 20
 """Characters that are decoded at once, so that other threads have their turn."""
 
@@ -26,13 +29,13 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return clean(value)
+        return _ATTACHED.sub("", clean(value))
     if not isinstance(value, list):
         raise TypeError("must be a text or a list of parts")
     parts = [each.get("text") or each.get("refusal") for each in value if isinstance(each, Mapping)]
     if any(isinstance(each, Mapping) and each.get("type") in ("input_audio", "file") for each in value):
         raise ValueError("sound and files are not taken here; send files as attachments of a chat")
-    return clean("\n".join(each for each in parts if isinstance(each, str)))
+    return _ATTACHED.sub("", clean("\n".join(each for each in parts if isinstance(each, str))))
 
 
 def _pictures(value: Any) -> list[str]:

@@ -4,6 +4,7 @@ import pytest
 
 from klaw.api.client_messages import SentCall, TranscriptMessage, read_transcript
 from klaw.api.transcript import RequestedChat, named_chat
+from klaw.convert import FRAMES
 from klaw.errors import BadValue
 
 
@@ -86,3 +87,12 @@ def test_the_chat_that_a_request_names(headers, user, chat):
 def test_what_is_no_name_of_a_chat_becomes_one():
     assert named_chat({}, "user/42?") == named_chat({}, "user/42?")
     assert named_chat({}, "user/42?").name.startswith("api-")
+
+
+def test_what_open_webui_writes_about_a_picture_is_not_said():
+    block = '<attached_files>\n<file type="file" id="1" name="кот.png"/>\n</attached_files>\n\n\n'
+    parts = [{"type": "text", "text": f"{block}Кто это?"}]
+    for content in (f"{block}Кто это?", parts):
+        read = FRAMES.read({"role": "user", "content": content}, TranscriptMessage)
+        assert read.content == "Кто это?"
+    assert FRAMES.read({"role": "user", "content": "See <attached_files>"}, TranscriptMessage).content[:3] == "See"
