@@ -142,7 +142,8 @@ async def test_every_route_is_described(tmp_path):
     async with world(tmp_path) as server, http(server) as client:
         told = (await client.get("/api/openapi.json")).json()["paths"]
         assert set(told["/api/v1/chats/{chat}/messages"]) == {"get", "post"}
-        assert told["/api/v1/files"]["post"]["requestBody"]["content"] == {"application/octet-stream": {"schema": {}}}
+        (upload,) = told["/api/v1/files"]["post"]["requestBody"]["content"].items()
+        assert upload == ("application/octet-stream", {"schema": {"type": "string", "format": "binary"}})
         body = told["/api/v1/chats/{chat}/messages"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert set(body["properties"]) == {"text", "files", "transcribed", "stream", "wait"}
         assert {"/api/v1/login", "/api/v1/logout", "/api/v1/me", "/api/v1/render"} <= set(told)

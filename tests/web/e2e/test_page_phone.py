@@ -4,6 +4,7 @@ import json
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urljoin
 
 import pytest
 import trio
@@ -284,12 +285,12 @@ async def test_the_manifest_makes_it_an_app(tmp_path, locale):
             size = page.evaluate(
                 """async (src) => { const picture = new Image(); picture.src = src; await picture.decode();
                 return `${picture.naturalWidth}x${picture.naturalHeight}`; }""",
-                icon["src"],
+                urljoin(found["url"], icon["src"]),
             )
             assert size == icon["sizes"]
         wrong_of_it = browser.send("Page.getInstallabilityErrors")["installabilityErrors"]
         assert {each["errorId"] for each in wrong_of_it} <= {"in-incognito"}  # as all windows of playwright
-        page.evaluate("url => { location.href = url; }", manifest["shortcuts"][0]["url"])
+        page.evaluate("url => { location.href = url; }", urljoin(found["url"], manifest["shortcuts"][0]["url"]))
         page.wait_for_selector("klaw-chat .empty")
         assert wrong == []
 
