@@ -5,7 +5,7 @@ comes one call without them. When the provider finds the messages too long, they
 while tools run."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -18,16 +18,33 @@ from klaw.agent.claims import Claims
 from klaw.context.inputs import Budget
 from klaw.context.request import make_room
 from klaw.domain import tokens
-from klaw.domain.message import ECHO, MessageKind, Role
+from klaw.domain.message import CLIENT_CALLS, ECHO, MessageKind, Role
 from klaw.domain.text import clean
 from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
-from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefused
-from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, stored_echo, tools_tokens
+from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderMalformed, ProviderRefused
+from klaw.llm.providers.adapt import (
+    images_as_text,
+    message_tokens,
+    request_tokens,
+    rounds_as_text,
+    stored_echo,
+    tools_tokens,
+)
 from klaw.llm.providers.dialect import EmptyAnswer
-from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolCall, ToolDescription, Usage
+from klaw.llm.types import (
+    ChatMessage,
+    Completion,
+    Delta,
+    ModelOptions,
+    Request,
+    Route,
+    ToolCall,
+    ToolDescription,
+    Usage,
+)
 from klaw.toolbox import web_sources
-from klaw.toolbox.executor import MAX_CALLS, CallResult, in_short, prepare
+from klaw.toolbox.executor import MAX_CALLS, CallResult, PreparedCall, in_short, prepare
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")
@@ -41,6 +58,7 @@ BAD_CALL = (
     " object, or answer without it.]"
 )
 """The reply to such a call. Not stored."""
+ONE_AT_A_TIME = "Only one of these tools is called at a time. Call this one again in the next round."
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""
 
@@ -82,6 +100,8 @@ class Ending(enum.StrEnum):
     empty when there were not even enough tokens for that."""
 
     ANSWERED = "answered"
+    HANDED_OVER = "handed_over"
+    """Tools of the program that asks were called: it carries them out."""
     ROUNDS = "rounds"
     BUDGET = "budget"
 
@@ -99,6 +119,7 @@ class Conversation:
     """Rounds of an interrupted conversation that this one goes on with; they count."""
     max_tokens: int | None = None
     """Prompts and answers of all calls together; None for no limit."""
+    options: ModelOptions = attrs.Factory(ModelOptions)
     text: str = attrs.field(init=False, default="")
     """The final answer; may be empty when the model only wanted tools that it could not have."""
     ending: Ending = attrs.field(init=False, default=Ending.ANSWERED)
@@ -118,6 +139,10 @@ class Conversation:
     thinking_tokens: int = attrs.field(init=False, default=0)
     """Of all calls, see ``Completion.thinking_tokens``."""
     claims: Claims = attrs.field(init=False)
+    client_calls: tuple[ToolCall, ...] = attrs.field(init=False, default=())
+    """Calls that the program carries out; by the names that it gave its tools."""
+    _client: dict[str, ToolDescription] = attrs.field(init=False)
+    """The program's tools, by the names under which the model is offered them."""
     _prompt: tuple[ChatMessage, ...] = attrs.field(init=False)
     """The messages of the first request."""
     _max_prompt_tokens: int = attrs.field(init=False)
@@ -133,8 +158,11 @@ class Conversation:
 
     def __attrs_post_init__(self) -> None:
         self.claims = Claims(self.about.trail)
-        if self.route.tools and self.agent.core.config.processing.max_tool_call_rounds:
+        wanted, most_rounds = self.options, self.agent.core.config.processing.max_tool_call_rounds
+        if self.route.tools and most_rounds and wanted.form is None and wanted.tool_choice in ("auto", "none"):
             self.tools = self.agent.tools.executor.toolbox.describe(self.about)
+        self._client = wanted.offered({tool.name for tool in self.tools})
+        self.tools += tuple(attrs.evolve(tool, name=name) for name, tool in self._client.items())
 
     @property
     def calls(self) -> tuple[str, ...]:
@@ -148,10 +176,14 @@ class Conversation:
 
     @property
     def reply_tokens(self) -> int:
-        return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
+        most = min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
+        return min(most, self.options.max_tokens or most)
 
     async def run(self) -> None:
-        """Ask the model until it answers without calling tools. Raises ProviderError; what was recorded stays."""
+        """Ask the model until it answers without calling tools, or calls those of the program that asks. Raises
+        ProviderError; what was recorded stays."""
+        if self._client and not self.route.tools:
+            raise ProviderRefused(f"tools: {self.route.name} takes no tools", status=400, retryable=False)
         await self._begin(self.route)
         self._ids = {call.id for message in self._prompt for call in message.tool_calls}
         while True:
@@ -169,11 +201,18 @@ class Conversation:
                 continue
             if last is None and completion.tool_calls:
                 await self._carry_out(completion)
+                if self.client_calls:
+                    self.text, self.ending = completion.text, Ending.HANDED_OVER
+                    return
                 continue
+            if self.options.forced is not None:
+                raise ProviderMalformed("tool_choice: the model called no tool, although it must")
             # Once, and while tools can still be called; neither the answer nor the hint is stored.
-            hint = self.claims.object_to(completion.text) if last is None and self.claims.account is None else None
-            if hint is None:
-                self.text, self.ending = self.claims.settle(completion.text), last or Ending.ANSWERED
+            has_form, may_call = self.options.form is not None, last is None and self.claims.account is None
+            hint = self.claims.object_to(completion.text) if may_call and not has_form else None
+            if hint is None:  # a note would break a form
+                self.text = completion.text if has_form else self.claims.settle(completion.text)
+                self.ending = last or Ending.ANSWERED
                 self.images = completion.images
                 return
             self._tail.append(ChatMessage(role="assistant", content=completion.text))
@@ -188,7 +227,8 @@ class Conversation:
 
     async def _begin(self, route: Route) -> None:
         budget, own = self._budget(route), tools_tokens(self.tools)
-        self._prompt, self._max_prompt_tokens = await self.host.context(budget, own), budget.usable - own
+        prompt, self._max_prompt_tokens = await self.host.context(budget, own), budget.usable - own
+        self._prompt = prompt if route.tools else rounds_as_text(prompt)
 
     async def _begin_shorter(self, refused: tuple[ChatMessage, ...], error: ContextTooLong) -> None:
         route = self.route
@@ -215,7 +255,8 @@ class Conversation:
         """Whether the next call must be the last, without tools, and why."""
         if not self.tools:
             return Ending.ANSWERED
-        if self.rounds_done + self.rounds >= self.agent.core.config.processing.max_tool_call_rounds:
+        most_rounds = self.agent.core.config.processing.max_tool_call_rounds
+        if len(self._client) < len(self.tools) and self.rounds_done + self.rounds >= most_rounds:
             return Ending.ROUNDS
         # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
         return None if self._affords(calls=2) else Ending.BUDGET
@@ -251,7 +292,7 @@ class Conversation:
         return completion
 
     async def _call(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
-        route, estimated = self.route, request_tokens(messages) + tools_tokens(tools)
+        route, wanted, estimated = self.route, self.options, request_tokens(messages) + tools_tokens(tools)
         most = self.reply_tokens + route.thinking_tokens
         async with self.host.call(estimated, most) as call:
             request = Request(
@@ -259,9 +300,15 @@ class Conversation:
                 messages=messages,
                 tools=tools,
                 stable_messages=len(messages) if tools else 0,  # the next round sends them again
-                temperature=self.agent.core.config.llm.temperature,
+                temperature=self.agent.core.config.llm.temperature
+                if wanted.temperature is None
+                else wanted.temperature,
                 max_tokens=min(self.reply_tokens, call.answer_tokens),
                 most_tokens=call.answer_tokens,
+                json_schema=wanted.form,
+                tool_choice=wanted.forced,
+                parallel_calls=wanted.parallel_calls,
+                sampling=wanted.sampling,
             )
             completion = await self.meter.stream(route, request, self.host.heard)
             self.answered_by = completion.model or route.name
@@ -274,18 +321,22 @@ class Conversation:
         return completion
 
     async def _carry_out(self, completion: Completion) -> None:
-        calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
-        by_id = {prepared.call.id: prepared for prepared in calls}
+        made = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
+        by_id = {each.call.id: each for each in self._told_apart(made)}
         self._ids |= by_id.keys()
-        own = tuple(prepared.call for prepared in calls)
+        calls, own = tuple(by_id.values()), tuple(each.call for each in by_id.values())
         asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
-        kept = {ECHO: signatures} if (signatures := stored_echo(completion.echo)) is not None else {}
+        kept: dict[str, Any] = {ECHO: echo} if (echo := stored_echo(completion.echo)) is not None else {}
+        if of_client := [each.call for each in calls if self._is_of_client(each)]:
+            kept[CLIENT_CALLS] = [call.id for call in of_client]
         await self.host.keep(Role.ASSISTANT, MessageKind.TOOL_CALL, clean(completion.text), {"calls": asked, **kept})
         self.rounds += 1
         for call in own:
-            self.accounts[call.id] = {"name": call.name, "round": self.rounds, "state": "interrupted"}
+            state = "handed over" if call in of_client else "interrupted"
+            self.accounts[call.id] = {"name": call.name, "round": self.rounds, "state": state}
+        self.client_calls = tuple(attrs.evolve(call, name=self._client[call.name].name) for call in of_client)
         results = await self.agent.tools.executor.run(
-            calls,
+            [each for each in calls if not self._is_of_client(each)],
             self.about,
             on_start=lambda call: self.host.tool_used(call, "started", in_short(by_id[call.id].arguments)),
             on_result=self._ended,
@@ -299,6 +350,20 @@ class Conversation:
             if pictures:  # providers take them from users only
                 told = PICTURES_OF.format(name=result.call.name)
                 self._tail.append(ChatMessage(role="user", content=told, images=pictures))
+
+    def _is_of_client(self, call: PreparedCall) -> bool:
+        return call.problem is None and call.call.name in self._client
+
+    def _told_apart(self, calls: Sequence[PreparedCall]) -> Iterator[PreparedCall]:
+        """The calls; the program's have ids that no other turn has, since its next request tells no more."""
+        left = MAX_CALLS if self.options.parallel_calls else 1
+        for each in calls:
+            if self._is_of_client(each):
+                own = attrs.evolve(each.call, id=f"call_{self.agent.core.new_id()}")
+                yield attrs.evolve(each, call=own, problem=None if left else ONE_AT_A_TIME)
+                left -= bool(left)
+            else:
+                yield each
 
     async def _ended(self, result: CallResult) -> None:
         call, state = result.call, "failed" if result.failed else "done"

@@ -36,7 +36,6 @@ _HEADERS = (
 
 LINGER_S, LINGER_PIECES = 5.0, 10_000
 """Seconds and pieces in which a client that was answered already may go on sending its body."""
-_OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
 
 log = structlog.get_logger("klaw.api")
 
@@ -86,7 +85,7 @@ async def _unhandled(_request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 404:
         text = "there is nothing here; the API is described at /api/openapi.json, the WebSocket is at /ws"
-        return problem(404, "not_found", text)
+        return _as_face(request.scope["path"], problem(404, "not_found", text))
     response = of_error(error)
     if response.status_code == 405:  # a path has a route for each method; Starlette names those of one of them
         path, routes = request.scope["path"], [each for each in request.app.routes if isinstance(each, Route)]
@@ -171,7 +170,8 @@ class _Body:
 
 
 def _as_face(path: str, response: JSONResponse) -> Response:
-    face = openai if path.startswith("/v1/") else ollama if path in _OLLAMA else None
+    of_ollama = path.startswith("/api/") and not path.startswith(("/api/v1/", "/api/openapi"))
+    face = openai if path.startswith("/v1/") else ollama if of_ollama else None
     if face is None:
         return response
     headers = {name: value for name, value in response.headers.items() if name in ("retry-after", "www-authenticate")}

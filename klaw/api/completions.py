@@ -1,7 +1,7 @@
 """What the faces for other protocols share: a transcript becomes a message of a chat, or a question of the program
 itself to the model alone, and the answer comes in pieces."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from io import BytesIO
@@ -16,21 +16,25 @@ from starlette.types import Receive
 
 from klaw.actor.clock import iso
 from klaw.api import transcript as transcripts
+from klaw.api.client_messages import MAX_MESSAGES, ClientTranscript, SentCall, TranscriptMessage, read_transcript
 from klaw.api.conversation import SentMessage, ask
 from klaw.api.problems import of_error
 from klaw.api.request_auth import Api, headers_of, message_id
 from klaw.api.streams import Stream, while_connected
+from klaw.chats.requests import HTTP, Submit
+from klaw.context.repair import calls_of
 from klaw.convert import FRAMES, Bounds
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
 from klaw.domain.events import TextStreamed, ThoughtStreamed, TurnStarted
-from klaw.domain.message import CUT, Role, TurnStatus
+from klaw.domain.message import CLIENT_CALLS, CLIENT_PREFIX, CUT, Role, TurnStatus
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
-from klaw.errors import BadValue, HttpRefusal, KlawError, Problem
+from klaw.errors import BadValue, CannotReplace, HttpRefusal, KlawError, Problem
 from klaw.llm.errors import ProviderError
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Request, Usage
+from klaw.llm.types import ChatMessage, ModelOptions, Request, ToolCall, Usage
 from klaw.operations import imports
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
@@ -55,15 +59,16 @@ OnText: TypeAlias = Callable[[str], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class ChatRequest:
-    """Body of a request, as far as Klaw reads it. Model, tools and temperature are the server's own matter."""
+    """Body of a request, as far as Klaw reads it. Which model answers is the server's own matter."""
 
-    messages: Annotated[list[transcripts.TranscriptMessage], Bounds(1, transcripts.MAX_MESSAGES)]
+    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = None
     user: str | None = None
     """The chat that it names."""
 
-    def check(self) -> None:
+    def options(self) -> ModelOptions:
         """Raises BadValue: it requires what is not done here."""
+        return ModelOptions()
 
 
 R = TypeVar("R", bound=ChatRequest)
@@ -81,7 +86,8 @@ def refuse(given: Mapping[str, bool]) -> None:
 class Exchange:
     api: Api
     user: UserId
-    transcript: transcripts.ClientTranscript
+    transcript: ClientTranscript
+    options: ModelOptions
     named: transcripts.RequestedChat | None
     message_id: str
     may_come_again: bool
@@ -91,7 +97,9 @@ class Exchange:
     on_thought: OnText | None = None
     """Gets the pieces of what the model thinks, if the client asks for them."""
     finish_reason: str = "stop"
-    """Why the answer ended: ``stop``, ``length`` or ``content_filter``."""
+    """Why the answer ended: ``stop``, ``length``, ``content_filter`` or ``tool_calls``."""
+    calls: tuple[ToolCall, ...] = ()
+    """Those that the client is to carry out, after the answer."""
     _answer: str | None = None
     """The text, if what came in pieces was not all of it."""
 
@@ -104,10 +112,11 @@ class Exchange:
 
         def read(tree: dict[str, Any]) -> "tuple[R, Exchange]":
             asked = FRAMES.read(tree, kind)
-            asked.check()
+            options = asked.options()
             store = headers.get(STORE, "").strip().lower() != "false"
-            transcript = transcripts.read_transcript(asked.messages, store=store)
+            transcript = read_transcript(asked.messages, store=store)
             texts = [transcript.instructions, *(each.content for each in (*transcript.history, transcript.question))]
+            texts += [call.result for each in transcript.rounds for call in each.calls]
             if sum(map(len, texts)) > most_text:
                 text = f"the texts have at most {most_text} characters together (gateway.http.maxBodyBytes)"
                 raise HttpRefusal(413, text)
@@ -115,6 +124,7 @@ class Exchange:
                 api=api,
                 user=user,
                 transcript=transcript,
+                options=options,
                 named=transcripts.named_chat(headers, asked.user),
                 message_id=message_id(headers, api),
                 may_come_again="idempotency-key" in headers,
@@ -166,11 +176,16 @@ class Exchange:
             async with self.api.placing[self.user]:
                 place = await self._place()
                 self.headers["x-klaw-chat"] = quote(place.chat)
-                sent = services, self.user, place.chat, self.message_id, question.content, self.transcript.instructions
-                asking = ask(
-                    *sent, files, again=place.again, replaced=place.replaced, same_question=place.same_question
+                said = Submit(
+                    id=self.message_id,
+                    text=question.content,
+                    files=files,
+                    channel=HTTP,
+                    instructions=self.transcript.instructions,
+                    options=self.options,
+                    rounds=self.transcript.rounds,
                 )
-                asked = await stack.enter_async_context(asking)
+                asked = await stack.enter_async_context(ask(services, self.user, place.chat, said, place.place))
             try:
                 streamed = await self._pass_on(asked, on_text)
             except trio.Cancelled:
@@ -183,6 +198,8 @@ class Exchange:
         if outcome.status is TurnStatus.FAILED:
             raise OperationError(outcome.code or "turn_failed", outcome.text or "the answer failed")
         whole = outcome.answer.content if outcome.answer is not None else ""
+        if outcome.status is TurnStatus.WAITING:
+            whole = await self._hand_over(outcome.turn)
         if whole and not streamed:
             await on_text(whole)
         if outcome.answer is not None and (why := outcome.answer.metadata.get(CUT)) is not None:
@@ -191,6 +208,19 @@ class Exchange:
             self._answer = whole
         return await self._usage(place.chat, outcome.turn)
 
+    async def _hand_over(self, turn: str | None) -> str:
+        """Find the calls for which a turn waits. Returns what the model said with them."""
+        waiting = await self.api.services.chats.client_calls(self.user)
+        message = next(each for each in waiting if each.metadata["turn"] == turn)
+        names = {tool.name for tool in self.options.tools}
+        self.calls = tuple(
+            call if call.name in names else attrs.evolve(call, name=call.name.removeprefix(CLIENT_PREFIX))
+            for call in calls_of(message)
+            if call.id in message.metadata[CLIENT_CALLS]
+        )
+        self.finish_reason = "tool_calls"
+        return message.content
+
     async def _place(self) -> transcripts.TranscriptPlace:
         """The chat, with all that came before the question. Raises BadValue, and what storing raises."""
         core, chats = self.api.core, self.api.services.chats
@@ -198,6 +228,8 @@ class Exchange:
             return transcripts.TranscriptPlace(chat=name_of(known.chat))
         new_chat = transcripts.PREFIX + core.new_id()
         place = await transcripts.place_of(self.transcript, chats, self.user, self.named, new_chat)
+        if self.transcript.history and (last := self.transcript.history[-1]).is_open:
+            await self._keep_results(place.chat, last.calls)
         if place.missing:
             await chats.start(self.user, place.chat)  # or there are too many
             now = iso(core.clock.now())
@@ -215,6 +247,15 @@ class Exchange:
             asked = imports.ImportPut(origin=origin, name=place.chat, into=place.chat, said=tuple(said))
             await imports.put(asked, Caller(user=self.user), self.api.parts)
         return place
+
+    async def _keep_results(self, chat: str, calls: Sequence[SentCall]) -> None:
+        """Results that came with a new question, which the turn that waits for them is to answer too."""
+        for message in await self.api.services.chats.client_calls(self.user):
+            found = transcripts.results_for(message, calls) if name_of(message.chat) == chat else None
+            if found is not None:
+                with suppress(CannotReplace):  # it does not wait any more
+                    await self.api.services.chats.keep_results(self.user, chat, message.metadata["turn"], found)
+                return
 
     async def _keep(self, picture: bytes) -> NamedFile:
         name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
@@ -246,17 +287,29 @@ class Exchange:
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question: nothing is recalled, no tools, nothing is stored."""
-        llm = self.api.parts.llm
-        route = llm.router.route(key="/v1")
-        most = min(MAX_SIDE_TOKENS, route.max_output_tokens)
-        request = Request(model=route.model, messages=await self._about(route.context_tokens - most), max_tokens=most)
+        llm, wanted = self.api.parts.llm, self.options
+        route = llm.router.route(key="/v1", thinking=wanted.thinking)
+        most = min(wanted.max_tokens or MAX_SIDE_TOKENS, route.max_output_tokens)
+        request = Request(
+            model=route.model,
+            messages=await self._about(route.context_tokens - most),
+            max_tokens=most,
+            temperature=wanted.temperature,
+            json_schema=wanted.form,
+            tools=tuple(wanted.offered().values()),
+            tool_choice=wanted.forced,
+            parallel_calls=wanted.parallel_calls,
+            sampling=wanted.sampling,
+        )
         try:
             with trio.fail_after(self.api.core.config.subagents.timeout_s):
                 async with llm.slots.slot(Priority.INTERACTIVE):
                     done = await llm.meter().stream(route, request, lambda _delta: None)
         except ProviderError as error:
             raise OperationError(error.code, error.told()) from None
-        self.finish_reason = done.finish_reason if done.finish_reason in _CUTS else "stop"
+        self.finish_reason, self.calls = done.finish_reason if done.finish_reason in _CUTS else "stop", done.tool_calls
+        if self.calls:
+            self.finish_reason = "tool_calls"
         await on_text(clean(done.text))
         return done.usage or Usage(prompt_tokens=0, completion_tokens=0)
 
@@ -270,10 +323,16 @@ class Exchange:
             said = [("user" if each.role is Role.USER else "assistant", each.content) for each in rows]
         room -= tokens.estimate(asked.instructions) + tokens.estimate(asked.question.content)
         kept = [ChatMessage(role="user", content=asked.question.content)]
+        behind: list[ChatMessage] = []
+        for each in asked.rounds:
+            calls = tuple(ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in each.calls)
+            behind.append(ChatMessage(role="assistant", content=each.text, tool_calls=calls))
+            behind += [ChatMessage(role="tool", content=call.result, tool_call_id=call.id) for call in each.calls]
+        room -= request_tokens(behind)
         for role, text in reversed(said):
             room -= tokens.estimate(text)
             if room < 0:
                 break
             kept.append(ChatMessage(role="assistant" if role == "assistant" else "user", content=text))
         system = [ChatMessage(role="system", content=asked.instructions)] if asked.instructions else []
-        return (*system, *reversed(kept))
+        return (*system, *reversed(kept), *behind)

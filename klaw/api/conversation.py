@@ -17,7 +17,7 @@ from klaw.api.problems import MODEL_FAILED
 from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
-from klaw.chats.requests import HTTP, Submit
+from klaw.chats.requests import HTTP, ClientCall, Submit
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import (
@@ -69,6 +69,8 @@ class SentMessage:
     outcome: AnswerOutcome | None = None
     turn: str | None = None
     """Answers the message; None until it has begun."""
+    ignored: str | None = None
+    """A turn that is over and waited for what goes on with it now."""
 
     def __init__(self, chats: ChatDirectory, chat: ChatId) -> None:
         self._chats, self._chat = chats, chat
@@ -165,7 +167,7 @@ class SentMessage:
             if each.metadata.get("command") == self.message.id:
                 self.outcome = AnswerOutcome(status=None, answer=each)
                 return
-        if record is None:
+        if record is None or record.id == self.ignored:
             return
         texts = [each for each in after if each.role is Role.ASSISTANT and each.type is MessageKind.TEXT]
         of_turn = [each for each in texts if each.metadata.get("turn") == record.id]
@@ -174,59 +176,47 @@ class SentMessage:
         )
 
 
+@attrs.frozen(kw_only=True)
+class PlaceInChat:
+    """Where a message goes in a chat, if not to its end."""
+
+    again: Message | None = None
+    """Nothing is sent; this message, whose turn failed, is to be answered."""
+    replaced: Message | None = None
+    """The message takes the place of this one; with ``same_question`` that is to be answered again."""
+    same_question: bool = False
+    turn: str | None = None
+    """Nothing is sent but the results of ``calls``, for which this turn waits."""
+    calls: tuple[ClientCall, ...] = ()
+
+
 @asynccontextmanager
 async def ask(
-    services: Services,
-    user: UserId,
-    name: str,
-    message_id: str,
-    text: str,
-    instructions: str = "",
-    files: tuple[NamedFile, ...] = (),
-    *,
-    question: bool = False,
-    transcribed: bool = False,
-    again: Message | None = None,
-    replaced: Message | None = None,
-    same_question: bool = False,
+    services: Services, user: UserId, name: str, said: Submit, place: PlaceInChat | None = None
 ) -> AsyncIterator[SentMessage]:
     """Send a message; it is durable when the block begins. A repetition of an id brings the answer that there is.
-
-    Args:
-        instructions: of the program that asks; they are not stored.
-        question: it is never a command.
-        transcribed: a model heard the text in a file.
-        again: nothing is sent; this message of the chat, whose turn failed, is to be answered.
-        replaced: the message takes the place of this one; with ``same_question`` that is to be answered again.
-
-    Raises as ``ChatDirectory.send``: nothing was stored.
-    """
-    chats, chat = services.chats, chat_id(user, name)
+    Raises as ``ChatDirectory.deliver``: nothing was stored."""
+    chats, chat, place = services.chats, chat_id(user, name), place or PlaceInChat()
     asked = SentMessage(chats, chat)
     services.hub.watch(asked, chat)
     try:
-        if again is not None:
-            await chats.retry(user, name)
-            await asked.begin(again, again=True)
-        elif replaced is not None:
-            said = Submit(id=message_id, text=text, files=files, channel=HTTP, instructions=instructions)
+        if place.turn is not None:
+            question = await chats.keep_results(user, name, place.turn, place.calls)
+            asked.ignored = place.turn
+            if not question.repeated:
+                await chats.retry(user, name, said)
+            await asked.begin(question.message, repeated=question.repeated, again=True)
+        elif place.again is not None:
+            await chats.retry(user, name, said)
+            await asked.begin(place.again, again=True)
+        elif place.replaced is not None:
             await chats.stop(user, name)  # who asks otherwise waits for no other answer
-            wish = Wish(which=replaced.seq, edits=not same_question, files=files)
+            wish = Wish(which=place.replaced.seq, edits=not place.same_question, files=said.files)
             open_question = await chats.vary(user, name, wish, said)
             assert open_question is not None
-            await asked.begin(open_question.message, again=same_question)
+            await asked.begin(open_question.message, again=place.same_question)
         else:
-            sent = await chats.send(
-                user,
-                name,
-                message_id,
-                text,
-                files,
-                channel=HTTP,
-                instructions=instructions,
-                question=question,
-                transcribed=transcribed,
-            )
+            sent = await chats.deliver(user, name, said)
             await asked.begin(sent.message, repeated=sent.repeated)
         yield asked
     finally:
@@ -270,7 +260,8 @@ def routes(api: Api) -> list[Route]:
         new = await api.json(request, partial(REQUESTS.read, cls=MessageBody))
         chat = FRAMES.read(request.path_params["chat"], ChatName)
         frame = Send(id=message_id(request.headers, api), chat=chat, text=new.text, files=new.files)
-        asking = ask(services, user, frame.chat, frame.id, frame.text, files=new.files, transcribed=new.transcribed)
+        said = Submit(id=frame.id, text=frame.text, files=new.files, channel=HTTP, transcribed=new.transcribed)
+        asking = ask(services, user, frame.chat, said)
         if new.stream or "text/event-stream" in request.headers.get("accept", ""):
             return cast("Response", Stream(partial(_tell, asking)))
         async with asking as asked:

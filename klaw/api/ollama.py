@@ -15,7 +15,7 @@ from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.convert import Form
-from klaw.llm.types import Usage
+from klaw.llm.types import ModelOptions, Usage
 from klaw.operations.operation import OperationError
 
 LINES = "application/x-ndjson"
@@ -30,8 +30,9 @@ class OllamaChatRequest(ChatRequest):
     format: Annotated[bool, Form(bool, bool)] = False
     """Whether the answer is to have a form: "json", or a schema."""
 
-    def check(self) -> None:
+    def options(self) -> ModelOptions:
         refuse({"format": self.format})
+        return ModelOptions()
 
 
 def routes(api: Api) -> list[Route]:

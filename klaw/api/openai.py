@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, cast
 
@@ -18,47 +19,148 @@ from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
-from klaw.errors import EmbeddingUnavailable
-from klaw.llm.types import Usage
+from klaw.domain.message import ThinkingLevel
+from klaw.errors import BadValue, EmbeddingUnavailable, Problem
+from klaw.llm.types import JsonSchema, ModelOptions, ToolCall, ToolDescription, Usage
 from klaw.operations.operation import OperationError
 
 EMBEDDING_S = 120.0
+TOOL_NAME = "[A-Za-z0-9_-]{1,64}"
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "klaw"}
 
 
-def _kind(value: Any) -> str | None:
-    """A word, or the word of an object that has more: ``{"type": "json_object"}``."""
-    if isinstance(value, Mapping):
-        mode = value.get("allowed_tools")
-        value = mode.get("mode") if isinstance(mode, Mapping) else value.get("type") or "function"
-    if value is not None and not isinstance(value, str):
-        raise TypeError("must be a text or an object")
-    return value
+@attrs.frozen(kw_only=True)
+class FunctionTool:
+    name: Annotated[str, Bounds(pattern=TOOL_NAME)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+    @property
+    def told(self) -> ToolDescription:
+        form = self.parameters or {"type": "object", "properties": {}}
+        return ToolDescription(name=self.name, description=self.description or "", parameters=form)
 
 
 @attrs.frozen(kw_only=True)
-class OpenAIChatRequest(ChatRequest):
+class ClientTool:
+    function: FunctionTool
+    type: Literal["function"] = "function"
+
+
+def chosen_tool(value: Any) -> str:
+    """``tool_choice``: a word, or the name in ``{"type": "function", "function": {"name": …}}``."""
+    if value is None or value in ("auto", "none", "required"):
+        return value or "auto"
+    function = value.get("function", value) if isinstance(value, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(name := function.get("name"), str):
+        raise TypeError('must be "auto", "none", "required" or {"type": "function", "function": {"name": …}}')
+    return name
+
+
+def answer_form(value: Any) -> JsonSchema | None:
+    """``response_format``."""
+    kind = value.get("type", "text") if isinstance(value, Mapping) else None
+    if value is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return JsonSchema(name="object", schema={}, strict=False)
+    form = value.get("json_schema") if kind == "json_schema" else None
+    schema = form.get("schema") if isinstance(form, Mapping) else None
+    if not isinstance(form, Mapping) or not isinstance(schema, Mapping):
+        text = 'must be {"type": "text"}, {"type": "json_object"}, or "json_schema" with its {"name", "schema"}'
+        raise TypeError(text)
+    name = _NOT_IN_NAME.sub("_", str(form.get("name") or "answer"))[:64]
+    return JsonSchema(name=name, schema=schema, strict=form.get("strict") is True)
+
+
+def stops(value: Any) -> list[str]:
+    found = [value] if isinstance(value, str) else value or []
+    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+        raise ValueError("must be a text or a list of texts")
+    return found
+
+
+_LEVELS: Mapping[str, ThinkingLevel] = {
+    **dict.fromkeys(("none", "minimal"), "off"),
+    "low": "low",
+    "medium": "medium",
+    **dict.fromkeys(("high", "xhigh", "max"), "high"),
+}
+
+
+def thinking_level(value: Any) -> ThinkingLevel | None:
+    if value is not None and value not in _LEVELS:
+        raise ValueError(f"must be one of {', '.join(_LEVELS)}")
+    return _LEVELS[value] if value is not None else None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Sampling:
+    """Members that are passed on as they are."""
+
+    temperature: Annotated[float | None, Bounds(0, 2)] = None
+    stop: Annotated[list[str], Form(stops, list)] = attrs.Factory(list)
+    seed: int | None = None
+    top_p: Annotated[float | None, Bounds(0, 1)] = None
+    logit_bias: dict[str, float] | None = None
+    presence_penalty: Annotated[float | None, Bounds(-2, 2)] = None
+    frequency_penalty: Annotated[float | None, Bounds(-2, 2)] = None
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """See ``ModelOptions.sampling``."""
+        names = ("stop", "seed", "top_p", "logit_bias", "presence_penalty", "frequency_penalty")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value not in (None, [], {})}
+
+
+@attrs.frozen(kw_only=True)
+class OpenAIChatRequest(Sampling, ChatRequest):
     stream_options: dict[str, Any] | None = None
     n: int | None = 1
     logprobs: bool | None = False
-    response_format: Annotated[str | None, Form(_kind, str)] = None
-    tool_choice: Annotated[str | None, Form(_kind, str)] = None
-    function_call: Annotated[str | None, Form(_kind, str)] = None
+    tools: list[ClientTool] | None = None
+    tool_choice: Annotated[str, Form(chosen_tool, str)] = "auto"
+    parallel_tool_calls: bool | None = None
+    functions: list[Any] | None = None
+    response_format: Annotated[JsonSchema | None, Form(answer_form, dict)] = None
+    max_tokens: Annotated[int | None, Bounds(1)] = None
+    max_completion_tokens: Annotated[int | None, Bounds(1)] = None
+    reasoning_effort: Annotated[ThinkingLevel | None, Form(thinking_level, str)] = None
     modalities: list[str] | None = None
     include_reasoning: bool | None = False
     """The answer has ``reasoning_content``: what the model thought."""
 
-    def check(self) -> None:
+    def options(self) -> ModelOptions:
         refuse(
             {
                 "n": self.n not in (None, 1),
                 "logprobs": bool(self.logprobs),
-                "response_format": self.response_format not in (None, "text"),
-                "tool_choice": self.tool_choice not in (None, "none", "auto"),
-                "function_call": self.function_call not in (None, "none", "auto"),
+                "functions": bool(self.functions),
                 "modalities": "audio" in (self.modalities or ()),
             }
         )
+        return ModelOptions(
+            tools=offered([each.function for each in self.tools or ()], self.tool_choice),
+            tool_choice=self.tool_choice,
+            parallel_calls=self.parallel_tool_calls is not False,
+            form=self.response_format,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            temperature=self.temperature,
+            sampling=self.sampling,
+            thinking=self.reasoning_effort,
+        )
+
+
+def offered(tools: Sequence[FunctionTool], choice: str) -> tuple[ToolDescription, ...]:
+    """The client's tools. Raises BadValue: two have one name, or the chosen one is not among them."""
+    names = [each.name for each in tools]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise BadValue((Problem("tools", f"must have different names; {doubled} comes twice"),))
+    if choice not in ("auto", "none", *(names and ["required"]), *names):
+        raise BadValue((Problem("tool_choice", "must be one of the tools"),))
+    return tuple(each.told for each in tools)
 
 
 def _texts(value: Any) -> list[str]:
@@ -99,7 +201,9 @@ def routes(api: Api) -> list[Route]:
 
         exchange.on_thought = keep if asked.include_reasoning else None
         text, used = await exchange.whole(request.receive)
-        message = {"role": "assistant", "content": text}
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if exchange.calls:
+            message |= {"content": text or None, "tool_calls": calls_of(exchange.calls)}
         if thought:
             message["reasoning_content"] = "".join(thought)
         choice = {"index": 0, "message": message, "finish_reason": exchange.finish_reason}
@@ -149,11 +253,24 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
     used = await exchange.tell(stream, put, said, error_of)
     if used is not None:
         stream.headers.update(exchange.headers)
+        if exchange.calls:
+            numbered = [{"index": place, **call} for place, call in enumerate(calls_of(exchange.calls))]
+            first = {} if stream.begun else {"role": "assistant", "content": None}
+            calling = {"index": 0, "delta": {**first, "tool_calls": numbered}, "finish_reason": None}
+            await put({**head, "choices": [calling], **last})
         end = {"index": 0, "delta": {}, "finish_reason": exchange.finish_reason}
         await put({**head, "choices": [end], **last})
         if with_usage:
             await put({**head, "choices": [], "usage": _usage(used)})
     await stream.put("data: [DONE]\n\n")
+
+
+def calls_of(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """Calls in the form of this API."""
+    return [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    ]
 
 
 def error_of(problem: Response) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED, problem
 from klaw.api.request_auth import QUERY, Api, message_id
 from klaw.api.streams import while_connected
+from klaw.chats.requests import HTTP, Submit
 from klaw.config import safe_open
 from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
@@ -98,7 +99,8 @@ def routes(api: Api) -> list[Route]:
         base = (await meant(request.path_params["id"], user, api.parts)).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
-        async with ask(services, user, new.chat, new.id, new.text, question=True) as sent:
+        said = Submit(id=new.id, text=new.text, channel=HTTP, question=True)
+        async with ask(services, user, new.chat, said) as sent:
             outcome = await while_connected(request.receive, sent.wait)
         if outcome.code is not None or outcome.answer is None:
             return problem(MODEL_FAILED, outcome.code or "turn_failed", outcome.text or "there is no answer")

@@ -1,28 +1,24 @@
-"""What a client of another protocol sends: a whole transcript each time, of which only the last message is new. Which
-chat it belongs to, what of it that chat does not hold yet, and what is a question of the program itself."""
+"""Which chat the transcript of a client belongs to, and what of it that chat does not hold yet."""
 
-import binascii
 import hashlib
-import json
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 import attrs
 
-from klaw.api.side_questions import is_side_question
+from klaw.api.client_messages import ClientTranscript, SentCall, SentText
+from klaw.api.conversation import PlaceInChat
 from klaw.chats.directory import ChatDirectory
-from klaw.convert import Form, Wire
-from klaw.domain.attachment import MAX_FILES, files_of
+from klaw.chats.requests import ClientCall
+from klaw.context.repair import calls_of
+from klaw.domain.attachment import files_of
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import TOLD, Message, Role, TurnStatus
-from klaw.domain.names import ChatId, UserId, chat_id, chat_name
-from klaw.domain.text import clean, digest_of_words, one_line
-from klaw.errors import BadValue, InvalidName, Problem
+from klaw.domain.message import CLIENT_CALLS, TOLD, Message, Role, TurnStatus
+from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
+from klaw.domain.text import digest_of_words, one_line
+from klaw.errors import InvalidName
 
 CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
 """Headers that name the chat; the last is what LibreChat's documentation sends its conversation's id in."""
@@ -32,143 +28,6 @@ MAX_CHATS = 50
 """Newest chats of a user among which a transcript is looked for."""
 ROWS_EACH, MORE_ROWS = 8, 32
 """Rows that are read of a chat for each message that came, and more: an answer may have several."""
-
-MAX_MESSAGES = 10_000
-_BASE64 = 1 << 20
-"""Characters that are decoded at once, so that other threads have their turn."""
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return clean(value)
-    if not isinstance(value, list):
-        raise TypeError("must be a text or a list of parts")
-    parts = [each.get("text") or each.get("refusal") for each in value if isinstance(each, Mapping)]
-    if any(isinstance(each, Mapping) and each.get("type") in ("input_audio", "file") for each in value):
-        raise ValueError("sound and files are not taken here; send files as attachments of a chat")
-    return clean("\n".join(each for each in parts if isinstance(each, str)))
-
-
-def _pictures(value: Any) -> list[str]:
-    parts = [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-    pictures = [each.get("image_url") for each in parts if each.get("type") == "image_url"]
-    found = [each.get("url") if isinstance(each, Mapping) else each for each in pictures]
-    return [each if isinstance(each, str) else "" for each in found]
-
-
-def _bytes_of(address: str, field: str) -> bytes:
-    """The content of a picture. Raises BadValue: it is no data: URL; nothing is fetched from elsewhere."""
-    head, comma, data = address.partition(",")
-    with suppress(ValueError):
-        if head.startswith("data:") and head.endswith(";base64") and comma and "=" not in data[:-2]:
-            pieces = (data[at : at + _BASE64] for at in range(0, len(data), _BASE64))
-            return b"".join(binascii.a2b_base64(each, strict_mode=True) for each in pieces)
-    text = "must be a picture in base64 (data:image/png;base64,…); pictures are not fetched from other addresses"
-    raise BadValue((Problem(field, text),))
-
-
-@attrs.frozen(kw_only=True)
-class TranscriptMessage:
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Annotated[str, Form(_text, str)] = ""
-    pictures: Annotated[list[str], Wire(name="content"), Form(_pictures, list)] = attrs.Factory(list)
-    images: list[str] | None = None
-    """Pictures as Ollama has them, in base64; those above are addresses."""
-    tool_calls: Annotated[Any, Form(lambda value: value, list)] = None
-    """Calls of the client's own tools, in any form."""
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.content.strip() or self.pictures or self.images or self.tool_calls)
-
-    @property
-    def is_system(self) -> bool:
-        return self.role in ("system", "developer")
-
-    def files(self) -> tuple[bytes, ...]:
-        """Its pictures. Raises BadValue: one is no data: URL, or there are too many."""
-        addresses = [*self.pictures, *(f"data:;base64,{each}" for each in self.images or ())]
-        if len(addresses) > MAX_FILES:
-            raise BadValue((Problem("messages", f"must have at most {MAX_FILES} pictures each"),))
-        return tuple(_bytes_of(each, "messages") for each in addresses)
-
-
-@attrs.frozen(kw_only=True)
-class SentText:
-    """A message of the user or of the assistant, as it came."""
-
-    role: Literal["user", "assistant"]
-    content: str
-    files: tuple[bytes, ...] = attrs.field(default=(), repr=False)
-
-    @cached_property
-    def words(self) -> str:
-        return one_line(self.content)
-
-    @cached_property
-    def digests(self) -> tuple[str, ...]:
-        return tuple(hashlib.sha256(each).hexdigest() for each in self.files)
-
-
-@attrs.frozen(kw_only=True)
-class ClientTranscript:
-    question: SentText
-    history: tuple[SentText, ...]
-    """What user and assistant said before; what the client's tools did is told in words."""
-    instructions: str
-    is_side_question: bool
-    """The program asks for itself: a title, tags. It is answered and never stored."""
-
-
-def read_transcript(messages: Sequence[TranscriptMessage], *, store: bool = True) -> ClientTranscript:
-    """Read what came; it may take so long that it should run in a thread. ``store``: whether the request is to be
-    stored. Raises BadValue: no message of the user is at its end; a picture is no data: URL."""
-    kept = [each for each in messages if not each.is_empty]
-    said = [each for each in kept if not each.is_system]
-    by_system = bool(said) and said[-1].role == "assistant" and kept[-1].is_system
-    if by_system:  # a program's task behind the conversation, such as a summary
-        said.append(attrs.evolve(kept.pop(), role="user"))
-    if not said or said[-1].role != "user":
-        more = "; Klaw calls no tools of a client's" if said and said[-1].role in ("tool", "function") else ""
-        raise BadValue((Problem("messages", f"must end with a text of the user{more}"),))
-    system = [each.content for each in kept if each.is_system]
-    is_side = by_system or not store or is_side_question(said[-1].content, system[0] if system else "")
-    return ClientTranscript(
-        question=SentText(role="user", content=said[-1].content, files=said[-1].files()),
-        history=tuple(_in_words(said[:-1])),
-        instructions="\n\n".join(system),
-        is_side_question=is_side or (bool(system) and len(system) > 1 and is_side_question(system[-1])),
-    )
-
-
-def _in_words(said: Sequence[TranscriptMessage]) -> Iterator[SentText]:
-    """Rounds of the client's tools, each as one text of the assistant."""
-    told: list[str] = []
-    for each in said:
-        if each.role in ("tool", "function"):
-            told.append(f"[result: {each.content}]")
-            continue
-        if each.role == "assistant" and (told or each.tool_calls):
-            calls = each.tool_calls if isinstance(each.tool_calls, list) else []
-            told += [each.content] * bool(each.content.strip())
-            told += [f"[called {json.dumps(call, ensure_ascii=False)}]" for call in map(_called, calls)]
-            if each.tool_calls:
-                continue
-        if told:
-            yield SentText(role="assistant", content=clean("\n".join(told)))
-        if each.role == "user" or not told:
-            yield SentText(
-                role="user" if each.role == "user" else "assistant", content=each.content, files=each.files()
-            )
-        told = []
-    if told:
-        yield SentText(role="assistant", content=clean("\n".join(told)))
-
-
-def _called(call: Any) -> Any:
-    return call.get("function", call) if isinstance(call, Mapping) else call
 
 
 @attrs.frozen
@@ -191,20 +50,12 @@ def named_chat(headers: Mapping[str, str], user_field: str | None) -> RequestedC
     return RequestedChat(name, resends=header in CHAT_HEADERS[1:])
 
 
-# -- which chat --------------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen(kw_only=True)
 class TranscriptPlace:
     chat: str
     missing: tuple[SentText, ...] = ()
     """What came before the question and the chat does not hold."""
-    again: Message | None = None
-    """The question, if it stands there already and its turn failed."""
-    replaced: Message | None = None
-    """The message of the user whose place the question takes. What followed it is kept as another variant."""
-    same_question: bool = False
-    """It is that message itself, which is to be answered again."""
+    place: PlaceInChat = attrs.Factory(PlaceInChat)
 
 
 @attrs.define
@@ -212,14 +63,29 @@ class HeldMessage:
     """A message of a chat as a client saw it, with what the answer said before it called tools."""
 
     last: Message
-    texts: list[str]
+    texts: list[str] = attrs.Factory(list)
+    calls: list[str] = attrs.Factory(list)
+    """Ids of those that the client carried out."""
+
+    def add(self, row: Message) -> None:
+        self.last = row
+        self.texts += filter(str.strip, [row.content])
+        self.calls += row.metadata.get(CLIENT_CALLS, ())
+
+    @property
+    def waits(self) -> bool:
+        """Whether it ends with calls, which have no results, or whose turn has not gone on."""
+        return CLIENT_CALLS in self.last.metadata
 
     def agrees(self, came: SentText) -> bool:
         """Whether what came is this message, apart from white space and from what was taken out of it since."""
         if came.role != self.last.role and not (came.role == "assistant" and self.last.role is Role.SYSTEM):
             return False
-        metadata = self.last.metadata
-        held, told = one_line(" ".join(self.texts)), came.words
+        held, metadata = one_line(" ".join(self.texts)), self.last.metadata
+        if self.calls and came.calls:
+            ids = {call.id for call in came.calls} - {None}
+            return ids <= set(self.calls) and one_line(came.said) == held
+        told = came.words
         same = told == held or metadata.get(TOLD) == digest_of_words(told) or (MARK in held and _fits(held, told))
         same = same or unicodedata.normalize("NFC", told) == unicodedata.normalize("NFC", held) or _asks(held, told)
         if not same and not (metadata.get("stopped") and told and held.startswith(told)):
@@ -236,15 +102,18 @@ async def place_of(
     clients send only that, or with its beginning where the rest is new to the chat; a program that does not resend
     everything may send nothing of it. Else into the chat, begun by a transcript, that holds exactly what came. An
     answer that is made again, or an edited question, becomes a variant: in the chat that the request names, or in the
-    only one that begins so and gave one of the answers which came. Else into a new one.
+    only one that begins so and gave one of the answers which came. Else into a new one. What the client's tools gave
+    goes on with the turn that called them, while it waits.
     """
     history, question = transcript.history, transcript.question
+    if transcript.rounds and (waiting := await _waiting(transcript, chats, user, named)):
+        return waiting
     if named is not None:
         held, whole = await _held(chats, chat_id(user, named.name), len(history))
         if _same(held, history):
             return TranscriptPlace(chat=named.name)
         if again := await _failed(chats, chat_id(user, named.name), held, history, question):
-            return TranscriptPlace(chat=named.name, again=again)
+            return TranscriptPlace(chat=named.name, place=PlaceInChat(again=again))
         if whole and _same(held, history[: len(held)]):
             return TranscriptPlace(chat=named.name, missing=history[len(held) :])
         if history:
@@ -258,6 +127,41 @@ async def place_of(
         if place := await _parting(chats, user, named.name, history, question):
             return place
     return await _unnamed(chats, user, history, question) or TranscriptPlace(chat=new_chat, missing=history)
+
+
+async def _waiting(
+    transcript: ClientTranscript, chats: ChatDirectory, user: UserId, named: RequestedChat | None
+) -> TranscriptPlace | None:
+    """The turn that waits for the results at the end, if its chat agrees with all that came before its question; where
+    it has gone on with them, its question once more."""
+    history = transcript.history
+    for message in await chats.client_calls(user):
+        name, called = name_of(message.chat), results_for(message, transcript.calls)
+        if called is None or (named is not None and named.name != name):
+            continue
+        held, _ = await _held(chats, message.chat, len(history) + 2)
+        if len(held) < 2 or not held[-2].agrees(transcript.question):
+            continue
+        before = held[:-2] if len(held) <= len(history) + 2 else held[-2 - len(history) : -2]
+        if _same(before, history) or (named is not None and not named.resends and not history):
+            waits = PlaceInChat(turn=message.metadata["turn"], calls=called)
+            once_more = PlaceInChat(replaced=held[-2].last, same_question=True)
+            return TranscriptPlace(chat=name, place=waits if held[-1].waits else once_more)
+    return None
+
+
+def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall, ...] | None:
+    """The results that came, if they are those of the calls in a message; by name where the protocol has no ids."""
+    ids: Sequence[str] = message.metadata[CLIENT_CALLS]
+    held = [call for call in calls_of(message) if call.id in ids]
+    by_id = {call.id: call for call in came}
+    pairs = [(call, by_id.get(call.id)) for call in held] if None not in by_id else [*zip(held, came, strict=False)]
+    results = tuple(
+        ClientCall(id=call.id, name=call.name, arguments=call.arguments, result=sent.result)
+        for call, sent in pairs
+        if sent is not None and sent.result is not None and call.name.endswith(sent.name)
+    )
+    return results if len(results) == len(held) == len(came) else None
 
 
 async def _unnamed(
@@ -274,7 +178,7 @@ async def _unnamed(
         if whole and _same(held, history):
             return TranscriptPlace(chat=session.name)
         if whole and (again := await _failed(chats, chat, held, history, question)):
-            return TranscriptPlace(chat=session.name, again=again)
+            return TranscriptPlace(chat=session.name, place=PlaceInChat(again=again))
     alike: list[TranscriptPlace] = []
     for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
         if session.name.startswith(PREFIX):
@@ -307,7 +211,8 @@ async def _parting(
     answers = (each.last for each in before if each.last.role is Role.ASSISTANT)
     if answered_here and all(each.channel.startswith(ORIGIN) for each in answers):
         return None
-    return TranscriptPlace(chat=name, replaced=old.last, same_question=old.agrees(question))
+    place = PlaceInChat(replaced=old.last, same_question=old.agrees(question))
+    return TranscriptPlace(chat=name, place=place)
 
 
 def _asks(held: str, told: str) -> bool:
@@ -362,10 +267,10 @@ async def _held(
     rows = await chats.shown(chat, most, oldest=oldest)
     found: list[HeldMessage] = []
     for row in rows:
-        turn = row.metadata.get("turn")
-        goes_on = found and turn is not None and found[-1].last.metadata.get("turn") == turn
-        if goes_on and row.role is Role.ASSISTANT:
-            found[-1] = HeldMessage(row, [*found[-1].texts, row.content])
-        else:
-            found.append(HeldMessage(row, [row.content]))
+        before, turn = found[-1].last if found else None, row.metadata.get("turn")
+        same_turn = before is not None and turn is not None and before.metadata.get("turn") == turn
+        goes_on = same_turn or (before is not None and CLIENT_CALLS in before.metadata)
+        if not (goes_on and row.role is Role.ASSISTANT):
+            found.append(HeldMessage(row))
+        found[-1].add(row)
     return found, len(rows) < most

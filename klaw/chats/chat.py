@@ -18,7 +18,7 @@ from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
-from klaw.chats.requests import FROM_MCP, HTTP, Recover, StopTurn, Submit, Vary, attach_to, named_in
+from klaw.chats.requests import FROM_MCP, HTTP, Recover, StopTurn, Submit, Vary, attach_to, named_in, with_rounds
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import TRANSCRIBED
 from klaw.domain.events import Step, StepChanged, VariantShown
@@ -91,7 +91,7 @@ class _ChatActor:
     """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
     wishes: Submit | None = attrs.field(default=None, init=False)
-    """The last message of the next turn with ``instructions`` or a ``model``."""
+    """The last message of the next turn with ``instructions``, ``options`` or a ``model``."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -130,10 +130,10 @@ class _ChatActor:
                 return
 
     async def recover(self, *, however_old: bool = False) -> None:
-        """Answer at once what is pending, unless it is older than ``recovery.answerPendingSeconds``."""
+        """Answer what is pending, unless it is older than ``recovery.answerPendingSeconds`` or waits for a program."""
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         oldest = iso(self.agent.core.clock.now() - self.agent.core.config.recovery.answer_pending_s)
-        if rows is not None and (however_old or rows.pending[-1].created_at >= oldest):
+        if rows is not None and (however_old or (rows.pending[-1].created_at >= oldest and not rows.waits)):
             self.debounce.hurry(trio.current_time())
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -154,6 +154,7 @@ class _ChatActor:
                 of_another = message.seq is not None and self.turn is not None and not self.turn.answers(message.seq)
                 message.reply.set(not of_another and await self._stop("stopped by the user"))
             case Recover():
+                self.wishes = message.said or self.wishes
                 await self.recover(however_old=message.however_old)
             case Vary():
                 try:
@@ -174,7 +175,8 @@ class _ChatActor:
         if self.turn is not None or self.debounce.due is not None:
             raise AnswerRunning("an answer is being written: wait for it, or stop it with /stop")
         new, limits = self._message(said, MessageKind.TEXT), self.agent.core.config.attachments
-        question = await self.agent.core.writer.run(replace.vary, new, wish, limits, self.most_bytes)
+        vary = partial(replace.vary, new=new, wish=wish, limits=limits, most_bytes=self.most_bytes)
+        question = await self.agent.core.writer.run(with_rounds(vary, said, self.chat, self.agent.composer))
         self.agent.core.events.emit(VariantShown(chat=self.chat))
         self.agent.memory.embedder.nudge()
         if question is not None:
@@ -211,16 +213,19 @@ class _ChatActor:
         writer, limits = self.agent.core.writer, self.agent.core.config.attachments
         for submit in submits:
             new = self._message(submit, MessageKind.TEXT)
-            if submit.files:
-                storing = await writer.begin(attachments.append, new, submit.files, limits, self.most_bytes)
+            if submit.files or submit.rounds:
+                add = partial(
+                    attachments.append, new=new, files=submit.files, limits=limits, most_bytes=self.most_bytes
+                )
+                storing = await writer.begin(with_rounds(add, submit, self.chat, self.agent.composer))
             else:
                 storing = await writer.begin(attachments.append_plain, new, self.most_bytes)
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
-        if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or message.files:
+        if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or not self._is_plain(message):
             return False
-        if not self._is_plain(message):
+        if message.files or message.rounds:
             return False
         try:
             new = self._message(message, MessageKind.TEXT)
@@ -246,7 +251,7 @@ class _ChatActor:
             return
         submit.reply.set(appended)
         if not appended.repeated:
-            self.wishes = submit if submit.instructions or submit.model else self.wishes
+            self.wishes = submit if submit.has_wishes else self.wishes
             now = trio.current_time()
             if not submit.channel.startswith(HEARD):
                 (self.debounce.hurry if submit.channel == HTTP else self.debounce.add)(now)
@@ -333,15 +338,9 @@ class _ChatActor:
 
     def _start_turn(self) -> Turn:
         self.debounce.clear()
-        wishes, self.wishes = self.wishes, None
-        turn = Turn(
-            id=self.agent.core.new_id(),
-            chat=self.chat,
-            agent=self.agent,
-            vitals=self.vitals,
-            instructions=wishes.instructions if wishes is not None else "",
-            model=wishes.model if wishes is not None else None,
-        )
+        wishes, self.wishes = self.wishes or Submit(id="", text=""), None
+        id_ = self.agent.core.new_id()
+        turn = Turn(id=id_, chat=self.chat, agent=self.agent, vitals=self.vitals, wishes=wishes)
         self.handle.turn = turn
         self.nursery.start_soon(self._run_turn, turn)
         return turn

@@ -12,7 +12,7 @@ from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle
 from klaw.chats.commands import SlashCommands
-from klaw.chats.requests import WEBSOCKET, Recover, StopTurn, Submit, Vary
+from klaw.chats.requests import WEBSOCKET, ClientCall, Recover, StopTurn, Submit, Vary, store_results
 from klaw.domain import names
 from klaw.domain.attachment import NamedFile
 from klaw.domain.message import Message, TurnRecord, kept_text
@@ -84,23 +84,16 @@ class ChatDirectory:
         text: str,
         files: tuple[NamedFile, ...] = (),
         channel: str = WEBSOCKET,
-        instructions: str = "",
-        *,
-        question: bool = False,
-        transcribed: bool = False,
+        **more: Any,
     ) -> AppendedMessage:
-        """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
-        ``submit``. The id makes a repetition safe."""
+        """``deliver`` a message; ``more``: see ``Submit``."""
+        submit = Submit(id=message_id, text=text, files=files, channel=channel, **more)
+        return await self.deliver(user, name, submit)
+
+    async def deliver(self, user: UserId, name: str, submit: Submit) -> AppendedMessage:
+        """``start`` the chat, hand it a message, and wait until it is durable. Raises as ``start`` and ``submit``. The
+        id makes a repetition safe."""
         await self.start(user, name)
-        submit = Submit(
-            id=message_id,
-            text=text,
-            files=files,
-            channel=channel,
-            instructions=instructions,
-            question=question,
-            transcribed=transcribed,
-        )
         self._hand_over(names.chat_id(user, name), submit)
         return await submit.reply.wait()
 
@@ -117,9 +110,17 @@ class ChatDirectory:
             return False
         return await handle.mailbox.ask(lambda reply: StopTurn(reply=reply, seq=seq))
 
-    async def retry(self, user: UserId, name: str) -> None:
-        """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
-        (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
+    async def retry(self, user: UserId, name: str, said: Submit | None = None) -> None:
+        """Answer what is left unanswered in a chat, however old, with the instructions and options of ``said``. Raises
+        InvalidName, TooManyChats, ActorStopped."""
+        (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True, said=said))
+
+    async def keep_results(self, user: UserId, name: str, turn: str, calls: tuple[ClientCall, ...]) -> AppendedMessage:
+        """See ``store_results``."""
+        return await store_results(turn, calls, names.chat_id(user, name), self._agent.composer, self._agent.core)
+
+    async def client_calls(self, user: UserId) -> list[Message]:
+        return await self._agent.core.readers.run(pending.client_calls, user)
 
     async def vary(self, user: UserId, name: str, wish: Wish, said: Submit) -> AppendedMessage | None:
         """Show another variant of a message; a new one is answered. Returns that message. Raises as ``start``,

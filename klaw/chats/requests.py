@@ -1,24 +1,50 @@
 """What a chat's actor is asked."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
 from klaw.actor.mailbox import Mailbox, Reply
+from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.attachment import NamedFile
+from klaw.domain.message import CLIENT_CALLS, MessageKind, NewMessage, Role, TurnRecord, TurnStatus
 from klaw.domain.names import ChatId, user_of
-from klaw.errors import ActorStopped, KlawError
+from klaw.domain.text import clean
+from klaw.errors import ActorStopped, CannotReplace, KlawError
+from klaw.llm.types import ModelOptions
+from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage
+from klaw.store.kinds.pending import read_rows, unanswered
 from klaw.store.kinds.variants.replace import Wish
 from klaw.toolbox.mcp.references import McpReference, attach, references_in
 from klaw.toolbox.mcp.server import McpServer
 
 FROM_MCP = "from_mcp"
 """Key in the metadata of a message: some of its files were read from MCP servers."""
+T = TypeVar("T")
 WEBSOCKET, HTTP = "websocket", "http"
 """Channels. A program that asks over HTTP is answered at once; people may write a thought in several messages."""
+
+
+@attrs.frozen(kw_only=True)
+class ClientCall:
+    """A call of a tool that the program which asks has carried out."""
+
+    id: str
+    name: str
+    arguments: str
+    result: str
+
+
+@attrs.frozen(kw_only=True)
+class ClientRound:
+    """What the model said when it called tools of the program, the calls, and their results."""
+
+    text: str
+    calls: tuple[ClientCall, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +57,9 @@ class Submit:
     channel: str = WEBSOCKET
     files: tuple[NamedFile, ...] = ()
     instructions: str = ""
+    options: ModelOptions = attrs.Factory(ModelOptions)
+    rounds: tuple[ClientRound, ...] = ()
+    """What a program's tools did for this message already."""
     question: bool = False
     """Never read as a command, whatever it begins with."""
     model: str | None = None
@@ -39,6 +68,10 @@ class Submit:
     """A model heard the text in its file."""
     attached: bool = False
     """What it names of MCP servers is among its files."""
+
+    @property
+    def has_wishes(self) -> bool:
+        return bool(self.instructions or self.model) or self.options != ModelOptions()
 
 
 def named_in(submit: Submit, chat: ChatId, servers: Sequence[McpServer]) -> list[McpReference]:
@@ -71,6 +104,8 @@ class StopTurn:
 @attrs.frozen(kw_only=True)
 class Recover:
     however_old: bool = False
+    said: Submit | None = None
+    """Its instructions and options hold for the turn."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,3 +116,46 @@ class Vary:
     said: Submit
     """The new message; of a repeated answer what else than the text is to hold for it."""
     reply: Reply[AppendedMessage | None]
+
+
+def with_rounds(
+    store: Callable[[Transaction], T], submit: Submit, chat: ChatId, composer: Composer
+) -> Callable[[Transaction], T]:
+    """``store``, which stores a message, and behind it what tools of the program did for it; each of them once."""
+    made = enumerate(_rounds(submit.rounds, chat, composer))
+    rounds = [attrs.evolve(each, id=f"{submit.id}.{number}") for number, each in made]
+
+    def store_all(tx: Transaction) -> T:
+        stored = store(tx)
+        messages.append(tx, rounds)
+        return stored
+
+    return store_all
+
+
+def _rounds(rounds: Iterable[ClientRound], chat: ChatId, composer: Composer) -> Iterator[NewMessage]:
+    turn = composer.new_id()
+    for each in rounds:
+        calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in each.calls]
+        metadata = {"turn": turn, "calls": calls, CLIENT_CALLS: [call.id for call in each.calls]}
+        yield composer.own(chat, Role.ASSISTANT, MessageKind.TOOL_CALL, clean(each.text), metadata)
+        yield from (_result(turn, call, chat, composer) for call in each.calls)
+
+
+def _result(turn: str, call: ClientCall, chat: ChatId, composer: Composer) -> NewMessage:
+    metadata = {"turn": turn, "call": call.id, "name": call.name, "error": False, "origin": "client"}
+    return composer.own(chat, Role.TOOL, MessageKind.TOOL_RESULT, clean(call.result), metadata)
+
+
+async def store_results(
+    turn: str, calls: Iterable[ClientCall], chat: ChatId, composer: Composer, core: Core
+) -> AppendedMessage:
+    """Store what a program's tools gave for a turn that waits, once. Returns its question; ``repeated``: all of it was
+    stored before, and no turn has failed since. Raises CannotReplace: the turn is over."""
+    rows, last = await core.readers.run(read_rows, chat, 1), await core.readers.run(unanswered, chat)
+    if rows is None or not any(each.metadata.get("turn") == turn for each in rows.unfinished):
+        raise CannotReplace("the turn that called these tools is over")
+    made = (attrs.evolve(_result(turn, call, chat, composer), id=f"{turn}.{call.id}") for call in calls)
+    stored = await core.writer.run(messages.append, list(made))
+    failed = isinstance(last, TurnRecord) and last.status is TurnStatus.FAILED
+    return AppendedMessage(rows.pending[-1], not failed and all(each.repeated for each in stored))

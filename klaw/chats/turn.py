@@ -16,12 +16,12 @@ from klaw.agent.claims import cut_because, resumed_trail, with_end
 from klaw.agent.conversation import Conversation, ModelCall, describe_failure
 from klaw.agent.linked_answer import link_sources
 from klaw.chats.build_context import Gatherer
-from klaw.chats.requests import FROM_MCP
+from klaw.chats.requests import FROM_MCP, Submit
 from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Step, StepChanged, TextStreamed, ThoughtStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import CUT, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
+from klaw.domain.message import CLIENT_CALLS, CUT, TOLD, MessageKind, Role, TurnRecord, TurnStatus, kept_text
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import clean, digest_of_words, one_line
 from klaw.domain.tool_calls import in_words
@@ -38,6 +38,9 @@ from klaw.toolbox.spec import ToolContext, Trail
 MAX_THINKING_BYTES = 256 * 1024
 """Of the thinking of one turn that is passed on."""
 
+CLIENT_TOOLS = "client_tools"
+WAITING = "the program that asked was to carry out its own tools, and has not sent their results yet"
+
 log = structlog.get_logger("klaw.turn")
 
 
@@ -49,9 +52,8 @@ class Turn:
     chat: ChatId
     agent: Agent
     vitals: Vitals
-    instructions: str = ""
-    model: str | None = None
-    """In the place of the chat's."""
+    wishes: Submit
+    """Its instructions, model and options hold."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
@@ -113,7 +115,8 @@ class Turn:
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
             if answer is not None:
-                return await self._store(answer, TurnStatus.DONE)
+                waits = self._conversation is not None and self._conversation.client_calls
+                return await self._store(answer, TurnStatus.WAITING if waits else TurnStatus.DONE)
             if self.stopped and self._rows is not None:
                 return await self._store("".join(self._pieces), TurnStatus.STOPPED)
         except ActorStopped:
@@ -138,8 +141,8 @@ class Turn:
             self._rows = rows
             core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = meter = agent.llm.meter()
-            model, level = self.model or rows.session.model, rows.session.thinking
-            route = await agent.llm.route(model, key="/model", thinking=level)
+            level = self.wishes.options.thinking or rows.session.thinking
+            route = await agent.llm.route(self.wishes.model or rows.session.model, key="/model", thinking=level)
             self._answered_by = route.name
             self._trail = resumed_trail(rows.unfinished, agent.tools.executor.toolbox)
             self._trail.outside |= any(FROM_MCP in message.metadata for message in rows.pending)
@@ -161,14 +164,20 @@ class Turn:
                 rows=rows,
                 meter=meter,
                 sees=route.images,
-                instructions=self.instructions,
+                instructions=self.wishes.instructions,
             )
             return await self._converse(rows, route, meter, about)
 
     async def _converse(self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext) -> str:
-        earlier = sum(message.type is MessageKind.TOOL_CALL for message in rows.unfinished)
+        rounds = (each for each in rows.unfinished if each.type is MessageKind.TOOL_CALL)
         conversation = Conversation(
-            agent=self.agent, host=self, route=route, meter=meter, about=about, rounds_done=earlier
+            agent=self.agent,
+            host=self,
+            route=route,
+            meter=meter,
+            about=about,
+            rounds_done=sum(CLIENT_CALLS not in each.metadata for each in rounds),
+            options=self.wishes.options,
         )
         try:
             await conversation.run()
@@ -184,7 +193,8 @@ class Turn:
             if conversation.adapted:
                 self._receipt["adapted"] = list(conversation.adapted)
         filtered = conversation.finish_reason == "content_filter"  # then a note says so
-        if not conversation.text.strip() and not conversation.images and not filtered:
+        is_something = conversation.text.strip() or conversation.images or conversation.client_calls
+        if not is_something and not filtered:
             raise ProviderMalformed("the model only called tools and gave no answer")
         if cut_because(conversation.finish_reason) is not None:
             self._receipt["finish_reason"] = conversation.finish_reason
@@ -196,6 +206,8 @@ class Turn:
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
         assert self._gatherer is not None
         self._tell(Step.RECALLING)
+        if self._rows is not None and any(CLIENT_CALLS in each.metadata for each in self._rows.unfinished):
+            tools_tokens = max(1, tools_tokens)  # the rounds are shown, even if no tools are offered any more
         context, self._receipt = await self._gatherer.gather(budget, tools_tokens)
         if (passages := context.passages) is not None:
             self._used = passages.used
@@ -297,20 +309,29 @@ class Turn:
         self.vitals.doing("storing the answer")
         answer = clean(text)
         metadata: dict[str, Any] = {"turn": self.id}
+        has_form = self.wishes.options.form is not None  # then nothing is taken out of it, and nothing is added
         if self._used is not None:
-            answer, self._used = self.agent.dialogue.check(answer, self._used, self._trail.sources.texts)
+            if not has_form:
+                answer, self._used = self.agent.dialogue.check(answer, self._used, self._trail.sources.texts)
             self._receipt[KEY] = self._used.written()
             metadata[KEY] = self._used.without_texts().written()
-        linked = link_sources(answer, self._trail.sources, self._used.texts if self._used is not None else None)
-        if linked.end:
-            self.heard(TextDelta(linked.end))
-        answer, self._removed, metadata = linked.whole, linked.removed, {**metadata, **linked.metadata}
+        if status is TurnStatus.WAITING:
+            self._receipt["reason"] = WAITING
+            await self.agent.core.writer.run(messages.append, [], self._record(self._rows, status, CLIENT_TOOLS))
+            self._end(status, None, None)
+            return status
+        if not has_form:
+            linked = link_sources(answer, self._trail.sources, self._used.texts if self._used is not None else None)
+            if linked.end:
+                self.heard(TextDelta(linked.end))
+            answer, self._removed, metadata = linked.whole, linked.removed, {**metadata, **linked.metadata}
         files: list[NamedFile] = []
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
         elif (outcome := self._conversation) is not None:
             files, problems = await self.agent.keep_pictures(self._rows.session.user, outcome.images)
-            answer = with_end("\n\n".join(filter(None, (answer, *problems))), outcome.finish_reason)
+            if not has_form:
+                answer = with_end("\n\n".join(filter(None, (answer, *problems))), outcome.finish_reason)
             if (why := cut_because(outcome.finish_reason)) is not None:
                 metadata[CUT] = why
         if self._told and one_line(told := "".join(self._told)) != one_line(answer):
@@ -341,8 +362,7 @@ class Turn:
 
     def _record(self, rows: ChatRows, status: TurnStatus, error: str | None) -> TurnRecord:
         now = self.agent.core.clock.now()
-        return _turn_record(
-            rows,
+        return rows.record(
             id=self.id,
             status=status,
             model=self._answered_by,
@@ -370,17 +390,5 @@ async def leave_unanswered(agent: Agent, chat: ChatId) -> None:
     if rows is None:
         return
     id_, now = agent.core.new_id(), iso(agent.core.clock.now())
-    record = _turn_record(rows, id=id_, status=TurnStatus.STOPPED, model="", started_at=now, ended_at=now)
+    record = rows.record(id=id_, status=TurnStatus.STOPPED, model="", started_at=now, ended_at=now)
     await agent.core.writer.run(messages.append, [], record)
-
-
-def _turn_record(rows: ChatRows, **own: Any) -> TurnRecord:
-    session = rows.session
-    return TurnRecord(
-        chat=session.chat,
-        user=session.user,
-        segment=session.segment,
-        first_seq=rows.pending[0].seq,
-        last_seq=rows.pending[-1].seq,
-        **own,
-    )

@@ -52,6 +52,10 @@ ECHO = "echo"
 """Key in the metadata of calls: signatures that their provider wants back (``Echo``). Neither shown nor exported."""
 CUT = "cut"
 """Key in the metadata of an answer that was cut off: why, a word of ``Completion.finish_reason``."""
+CLIENT_CALLS = "client_calls"
+"""Key in the metadata of calls: the ids of those that the program which asks carries out."""
+CLIENT_PREFIX = "client_"
+"""Stands before the name of a program's tool that Klaw has too, as the model sees it."""
 SHOWN = "forgetting"
 """Key in the metadata of an answer that showed what would be forgotten: it goes with the next forgetting."""
 TOLD = "told"
@@ -105,6 +109,8 @@ class TurnStatus(enum.StrEnum):
     STOPPED = "stopped"
     """The user stopped it; its messages count as dealt with."""
     FAILED = "failed"
+    WAITING = "waiting"
+    """The program that asked is to carry out its own tools; what it sends goes on with the same messages."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,11 +1,11 @@
 """Values of one LLM call, the same for all providers, and the models that calls go to. No I/O."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from klaw.domain.message import ThinkingLevel
+from klaw.domain.message import CLIENT_PREFIX, ThinkingLevel
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -77,12 +77,47 @@ class ToolDescription:
 
 @attrs.frozen(kw_only=True)
 class JsonSchema:
-    """The answer must be a JSON value that fits ``schema``, of type object. Each object in it lists all its properties
-    as ``required`` and has ``additionalProperties: false``, as every provider takes it. ``name``, which models are
-    shown, has 1 to 64 letters, digits, ``_`` and ``-``."""
+    """The answer must be a JSON value that fits ``schema``, of type object. ``name``, which models are shown, has 1 to
+    64 letters, digits, ``_`` and ``-``."""
 
     name: str
     schema: Mapping[str, Any]
+    """Empty: any object."""
+    strict: bool = True
+    """Each object in it lists all its properties as ``required`` and has ``additionalProperties: false``, as every
+    provider takes it."""
+
+
+@attrs.frozen(kw_only=True)
+class ModelOptions:
+    """What a program asks of the model for one answer; what is None or empty is left to Klaw."""
+
+    tools: tuple[ToolDescription, ...] = ()
+    """Its own, which it carries out itself; names are unique."""
+    tool_choice: str = "auto"
+    """``auto``, ``none``, ``required``, or the name of the tool that must be called."""
+    parallel_calls: bool = True
+    """False: at most one of its tools is called at a time."""
+    form: JsonSchema | None = None
+    """Of the answer."""
+    max_tokens: int | None = None
+    temperature: float | None = None
+    sampling: Mapping[str, Any] = attrs.Factory(dict)
+    """By their names in OpenAI's API: ``stop`` (a list), ``seed``, ``top_p``, ``logit_bias``, ``presence_penalty``,
+    ``frequency_penalty``. A provider that has no such member refuses the request."""
+    thinking: ThinkingLevel | None = None
+
+    @property
+    def forced(self) -> str | None:
+        """See ``Request.tool_choice``."""
+        return None if self.tool_choice in ("auto", "none") else self.tool_choice
+
+    def offered(self, taken: Container[str] = ()) -> dict[str, ToolDescription]:
+        """The tools that may be called, by the names under which the model is told of them: those that are ``taken``
+        get a prefix."""
+        may = (tool for tool in self.tools if self.tool_choice in ("auto", "required", tool.name))
+        named = ((f"{CLIENT_PREFIX}{tool.name}"[:64] if tool.name in taken else tool.name, tool) for tool in may)
+        return dict(named)
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +137,12 @@ class Request:
     thinking: Thinking | None = None
     """None: the model is not known to think, and nothing is said of it."""
     json_schema: JsonSchema | None = None
-    """The form that the answer must have; not together with ``tools``."""
+    """The form that the answer must have."""
+    tool_choice: str | None = None
+    """``required``, or the name of the tool that must be called; None: as the model likes."""
+    parallel_calls: bool = True
+    sampling: Mapping[str, Any] = attrs.Factory(dict)
+    """See ``ModelOptions.sampling``."""
     context_tokens: int | None = None
     """The context that the model is to be loaded with: only Ollama can be asked for one."""
     stable_messages: int = 0

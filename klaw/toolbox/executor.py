@@ -260,12 +260,12 @@ class Executor:
         self, spec: ToolSpec | None, prepared: PreparedCall, context: ToolContext
     ) -> str | PicturedText | ToolFailure:
         name = prepared.call.name
+        if prepared.problem is not None:
+            return ToolFailure(prepared.problem)
         if spec is None:
             offered = [spec.name for spec in self.toolbox.offered(context)]
             names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
             return ToolFailure(f"There is no tool {name} here. There are: {names or 'none'}.")
-        if prepared.problem is not None:
-            return ToolFailure(prepared.problem)
         try:
             arguments = spec.bind(prepared.arguments)
         except BadValue as wrong:

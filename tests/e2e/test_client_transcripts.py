@@ -120,8 +120,6 @@ async def test_rounds_of_a_clients_tools_are_given_to_the_model(http, llm):
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "SUNNY 21"},
     ]
-    refused = await http.post(DOORS[0], json=asked)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
     asked["messages"].append({"role": "user", "content": "and?"})
     await ask(http, asked)
     assert "SUNNY 21" in given(llm)[-2]
@@ -253,7 +251,8 @@ async def test_null_is_not_given_and_what_is_required_and_not_done_is_refused(ht
     for name, value in wrong:
         refused = await http.post(DOORS[0], json=body("u Hi", **{name: value}))
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
-    assert (await http.post(DOORS[0], json=case("tools_ignored_silently"))).status_code == 400
+    refused = await http.post(DOORS[0], json=case("tools_ignored_silently"))  # the model does not call it
+    assert (refused.status_code, "tool_choice" in refused.json()["error"]["message"]) == (424, True)
     assert (await http.post(DOORS[1], json=body("u Hi", format="json"))).status_code == 400
     assert (await http.post(DOORS[0], json=body("u Hi", tool_choice="auto", n=1))).status_code == 200
 

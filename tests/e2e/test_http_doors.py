@@ -145,3 +145,13 @@ async def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(server):
         await stream.send_all(f"POST /v1/chat/completions HTTP/1.1\r\n{lines}".encode())
         with trio.fail_after(HANG_S):
             assert (await stream.receive_some(4096)).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [("/v1/moderations", dict), ("/api/pull", str), ("/api/v1/nothing", type(None))],
+)
+async def test_an_unknown_path_is_refused_in_the_form_of_its_api(server, path, error):
+    async with http(server) as client:
+        refused = await client.post(path, json={"model": "klaw"})
+        assert (refused.status_code, type(refused.json().get("error"))) == (404, error)

@@ -103,7 +103,8 @@ def schema_in_prompt(request: Request) -> Request:
     """For an API that takes no JSON schema: the prompt asks for it."""
     if request.json_schema is None:
         return request
-    wanted = f"{SCHEMA_WANTED}\n{json.dumps(dict(request.json_schema.schema), ensure_ascii=False)}"
+    schema = dict(request.json_schema.schema) or {"type": "object"}
+    wanted = f"{SCHEMA_WANTED}\n{json.dumps(schema, ensure_ascii=False)}"
     last = request.messages[-1]
     asked = attrs.evolve(last, content=f"{last.content}\n\n{wanted}")
     return attrs.evolve(request, messages=(*request.messages[:-1], asked), json_schema=None)
@@ -279,7 +280,8 @@ def learned(known: Habits, request: Request, *, status: int, text: str, fields: 
     called = any(message.tool_calls or message.role == "tool" for message in request.messages)
     if status in _NAMES_FIELDS and (changed := _asked_to_think_otherwise(known, request, text, fields)) is not None:
         return changed
-    if known.tools and (request.tools or called) and _NO_TOOLS.search(text) and not _OF_HISTORY.search(text):
+    asks_for_tools = request.tool_choice is None and (request.tools or called)
+    if known.tools and asks_for_tools and _NO_TOOLS.search(text) and not _OF_HISTORY.search(text):
         return attrs.evolve(known, tools=False)
     if status in _NAMES_FIELDS:
         echoes = [message.echo for message in request.messages if message.echo is not None]

@@ -5,11 +5,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers import thinking_members
-from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
+from klaw.llm.providers.adapt import schema_in_prompt
+from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, refuse_sampling
 from klaw.llm.providers.refusals import error_code, refused, refused_in_stream
-from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
+from klaw.llm.types import ChatMessage, Delta, Echo, Request, Thinking, Usage
 
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
@@ -49,6 +52,11 @@ class AnthropicDialect:
         return {"anthropic-version": VERSION, **key}
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
+        refuse_sampling(request, takes=("stop", "top_p"))
+        if request.json_schema is not None and not request.json_schema.strict:
+            request = schema_in_prompt(request)
+        if request.tool_choice is not None and request.thinking is not None:  # the API takes only one of them
+            request = attrs.evolve(request, thinking=Thinking(level="off"))
         system = [message for message in request.messages if message.role == "system"]
         most, dialogue = request.max_tokens or MAX_TOKENS, _dialogue(request.messages, request.stable_messages)
         thinking = thinking_members.of_anthropic(request, dialogue, most)
@@ -60,6 +68,8 @@ class AnthropicDialect:
             "system": _system(system) or None,
             "messages": dialogue,
             "output_config": effort or None,
+            "stop_sequences": request.sampling.get("stop"),
+            "top_p": request.sampling.get("top_p"),
             **thinking,
         }
         if request.temperature is not None and thinking.get("thinking", _NO_THINKING) == _NO_THINKING:
@@ -71,6 +81,10 @@ class AnthropicDialect:
             ]
             # Tools come before the system prompt, so this part is read again even when core memory has changed.
             body["tools"][-1] |= _CACHED
+            named = {"type": "tool", "name": request.tool_choice}
+            choice = {None: {"type": "auto"}, "required": {"type": "any"}}.get(request.tool_choice, named)
+            if request.tool_choice is not None or not request.parallel_calls:
+                body["tool_choice"] = {**choice, "disable_parallel_tool_use": not request.parallel_calls}
         elif names := {call.name: None for message in request.messages for call in message.tool_calls}:
             # With calls in the history the API wants to know the tools, also when none may be called any more.
             body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]

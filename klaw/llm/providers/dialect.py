@@ -2,10 +2,10 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol
 
-from klaw.llm.errors import BadCall, ProviderMalformed, ProviderNetworkError
+from klaw.llm.errors import BadCall, ProviderMalformed, ProviderNetworkError, ProviderRefused
 from klaw.llm.providers.refusals import CODE, error_text, is_json, parsed, refused_in_stream
 from klaw.llm.providers.thinking import ThinkSplitter
 from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, TakenBack, TextDelta, ToolCall, Usage
@@ -190,6 +190,13 @@ class Dialect(Protocol):
         ...
 
     def assembly(self, new_id: Callable[[], str]) -> Assembly: ...
+
+
+def refuse_sampling(request: Request, takes: Collection[str]) -> None:
+    """Raises ProviderRefused: a member that a program set is none of those that the API takes."""
+    if refused := sorted(request.sampling.keys() - {*takes}):
+        text = f"{', '.join(refused)} cannot be set for this model: its API has no such member"
+        raise ProviderRefused(text, status=400, retryable=False)
 
 
 def encode(body: dict[str, Any], extra: Mapping[str, Any]) -> bytes:

@@ -245,7 +245,7 @@ class HttpProvider:
         except ProviderRefused as error:
             too_long = isinstance(error, ContextTooLong) and not is_about_length(error.said)
             if not too_long and not isinstance(error, OverQuota | RateLimited):
-                fields = frozenset(json.loads(body)) - self._settings.extra_body.keys()
+                fields = frozenset(json.loads(body)) - self._settings.extra_body.keys() - request.sampling.keys()
                 said = f"{error.args[0]} {error.param} {error.said}"
                 trial.next = learned(trial.habits, trial.request, status=error.status, text=said, fields=fields)
                 if trial.next is not None:

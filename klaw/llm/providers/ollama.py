@@ -7,7 +7,7 @@ from typing import Any
 
 from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers import thinking_members
-from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode
+from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, refuse_sampling
 from klaw.llm.providers.refusals import parsed, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Request, Usage
 
@@ -20,7 +20,9 @@ class OllamaDialect:
         return {"authorization": f"Bearer {api_key}"} if api_key is not None else {}
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
+        refuse_sampling(request, takes=("stop", "seed", "top_p", "presence_penalty", "frequency_penalty"))
         options = {
+            **request.sampling,
             "num_ctx": request.context_tokens,
             "temperature": request.temperature,
             "num_predict": request.max_tokens,
@@ -43,7 +45,7 @@ class OllamaDialect:
                 for each in request.tools
             ]
         if request.json_schema is not None:
-            body["format"] = dict(request.json_schema.schema)
+            body["format"] = dict(request.json_schema.schema) or "json"
         set_options = {name: value for name, value in options.items() if value is not None}
         return encode(body, {**extra, "options": set_options})
 

@@ -51,13 +51,19 @@ class OpenAiDialect:
             "temperature": request.temperature,
             "max_tokens": request.max_tokens,
             **thinking_members.of_openai(request, self.service),
+            **request.sampling,
         }
         if request.tools:
             named = (attrs.asdict(tool, recurse=False) for tool in request.tools)
             body["tools"] = [{"type": "function", "function": each} for each in named]
-        if request.json_schema is not None:
-            schema = {"name": request.json_schema.name, "schema": dict(request.json_schema.schema), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            body["parallel_tool_calls"] = None if request.parallel_calls else False
+            choice = request.tool_choice
+            named_tool = {"type": "function", "function": {"name": choice}}
+            body["tool_choice"] = choice if choice in (None, "required") else named_tool
+        if (form := request.json_schema) is not None:
+            schema = {"name": form.name, "schema": dict(form.schema), "strict": form.strict}
+            wanted = {"type": "json_schema", "json_schema": schema}
+            body["response_format"] = wanted if form.schema else {"type": "json_object"}
         return encode(body, extra)
 
     def assembly(self, new_id: Callable[[], str]) -> "OpenAiAssembly":

@@ -1,12 +1,13 @@
 """What a turn reads of a chat: what is pending and the newest of its segment, in one transaction."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import attrs
 
 from klaw.domain.message import Message, MessageKind, TurnRecord, TurnStatus
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, messages, summaries, turns
@@ -33,8 +34,22 @@ class ChatRows:
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
     bound: BoundBases | None = None
     temporary: bool = False
+    waits: bool = False
+    """A program is to send the results of its own tools for the newest of the pending messages."""
+
+    def record(self, **own: Any) -> TurnRecord:
+        """The turn on the pending messages; ``own``: the other fields."""
+        return TurnRecord(
+            chat=self.session.chat,
+            user=self.session.user,
+            segment=self.session.segment,
+            first_seq=self.pending[0].seq,
+            last_seq=self.pending[-1].seq,
+            **own,
+        )
 
 
+MAX_CLIENT_CALLS = 100
 MAX_TOOL_ROWS = 400
 """Tool calls and results that are read along with the dialogue."""
 
@@ -59,12 +74,24 @@ def shown(connection: apsw.Connection, chat: ChatId, limit: int, *, oldest: bool
     first: also what an answer said before it called tools, and what is forgotten."""
     query = f"""
     WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
-        OR type = 'tool_call' AND content <> ''
+        OR type = 'tool_call' AND (content <> '' OR metadata ->> '$.client_calls' IS NOT NULL)
         OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
     ORDER BY seq {"ASC" if oldest else "DESC"} LIMIT ?
     """
     found = messages.MESSAGES.all(connection, query, chat, limit)
     return found if oldest else found[::-1]
+
+
+def client_calls(connection: apsw.Connection, user: UserId) -> list[Message]:
+    """The newest calls that turns of a user handed over to programs, the newest first."""
+    of_turn = messages.MESSAGES.columns.replace(", ", ", m.")
+    query = f"""
+    SELECT m.{of_turn} FROM turns t JOIN messages m ON m.chat_id = t.chat_id AND m.type = 'tool_call'
+        AND m.seq BETWEEN t.last_seq AND t.last_seq + {MAX_TOOL_ROWS} AND m.metadata ->> '$.turn' = t.turn_id
+    WHERE t.user_id = ? AND t.status = 'waiting' AND t.{turns.NOW} AND m.metadata ->> '$.client_calls' IS NOT NULL
+    ORDER BY t.rowid DESC LIMIT {MAX_CLIENT_CALLS}
+    """  # noqa: S608 - constant columns
+    return [messages.MESSAGES.read(row) for row in connection.execute(query, (user,))]
 
 
 def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
@@ -116,6 +143,7 @@ def read_next(
     unfinished = _unfinished(connection, newest, pending)
     elsewhere = {message.rowid for message in (*pending, *unfinished)}
     said = sum(message.type not in _TOOL_KINDS for message in newest)
+    ended = turns.last(connection, session.chat) if pending else None
     return ChatRows(
         session=session,
         pending=tuple(pending),
@@ -126,17 +154,18 @@ def read_next(
         summarised_to=covered,
         bound=chats.bound(connection, session.user, session.chat),
         temporary=chats.is_temporary(connection, session.chat),
+        waits=ended is not None and ended.status is TurnStatus.WAITING and ended.last_seq == pending[-1].seq,
     )
 
 
 def unanswered(connection: apsw.Connection, chat: ChatId) -> TurnRecord | bool:
-    """Whether something is pending in a chat; the turn that failed at it, if that was the last one."""
+    """Whether something is pending in a chat; the turn that failed at it, or waits, if that was the last one."""
     with snapshot(connection):
         session = messages.session(connection, chat)
         if session is None or not messages.pending(connection, chat, session.segment_start, 1):
             return False
         last = turns.last(connection, chat)
-    return last if last is not None and last.status is TurnStatus.FAILED else True
+    return last if last is not None and last.status in (TurnStatus.FAILED, TurnStatus.WAITING) else True
 
 
 _TOOL_KINDS = (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)

@@ -9,6 +9,7 @@ from klaw.api import conversation
 from klaw.api.conversation import ask
 from klaw.api.problems import of_error
 from klaw.chats import chat as chat_module
+from klaw.chats.requests import HTTP, Submit
 from klaw.domain.message import TurnStatus
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ChatBusy, IdConflict, StorageFull, TooManyChats
@@ -29,7 +30,7 @@ async def klaw(tmp_path, **sections):
 
 
 def asking(w, text="Привет", id="m1", chat="main"):  # noqa: A002
-    return ask(w.app, LOCAL_USER, chat, id, text)
+    return ask(w.app, LOCAL_USER, chat, Submit(id=id, text=text, channel=HTTP))
 
 
 async def answered(w, *what, **how):

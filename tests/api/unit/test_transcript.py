@@ -2,7 +2,8 @@
 
 import pytest
 
-from klaw.api.transcript import RequestedChat, TranscriptMessage, named_chat, read_transcript
+from klaw.api.client_messages import SentCall, TranscriptMessage, read_transcript
+from klaw.api.transcript import RequestedChat, named_chat
 from klaw.errors import BadValue
 
 
@@ -21,7 +22,7 @@ def test_what_came_before_the_last_message_is_its_history():
 
 
 def test_rounds_of_a_clients_tools_are_told_in_words():
-    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    call = SentCall(id="c1", name="weather", arguments="{}")
     found = read_transcript(
         [
             *said(("user", "weather?")),
@@ -31,6 +32,7 @@ def test_rounds_of_a_clients_tools_are_told_in_words():
     )
     (asked, told) = found.history
     assert (asked.content, told.role) == ("weather?", "assistant")
+    assert (told.said.split(), told.calls[0].result) == (["It", "is", "sunny."], "SUNNY 21")
     assert told.content == '[called {"name": "weather", "arguments": "{}"}]\n[result: SUNNY 21]\nIt is sunny.'
 
 
