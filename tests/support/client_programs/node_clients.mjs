@@ -42,7 +42,7 @@ async function openai() {
     usage: async () => same((await create([user('Hi')])).usage.total_tokens > 0, true),
     error: () => fails(() => say(FAIL), 'status 400'),
     'at once': () => atOnce(async (text) => (await say(text)).content),
-    leaves: async () => { for await (const each of await create([user(`LEAVE ${name}`)], { stream: true })) if (each.choices[0]?.delta.content) break; },
+    leaves: async () => { for await (const each of await create([user(`LEAVE ${name}.`)], { stream: true })) if (each.choices[0]?.delta.content) break; },
   };
 }
 
@@ -62,7 +62,7 @@ async function ai(model, structured) {
     'at once': () => atOnce(async (text) => (await say(text)).text),
     leaves: async () => {
       const leaving = new AbortController();
-      for await (const each of streamText({ model, prompt: `LEAVE ${name}`, abortSignal: leaving.signal }).textStream) if (each) leaving.abort();
+      for await (const each of streamText({ model, prompt: `LEAVE ${name}.`, abortSignal: leaving.signal }).textStream) if (each) leaving.abort();
     },
   };
 }
@@ -91,7 +91,7 @@ async function ollama() {
     error: () => fails(() => say(FAIL), 'status 400'),
     'at once': () => atOnce(async (text) => (await say(text)).content),
     leaves: async () => {
-      const pieces = await client.chat({ model: 'klaw', messages: [user(`LEAVE ${name}`)], stream: true });
+      const pieces = await client.chat({ model: 'klaw', messages: [user(`LEAVE ${name}.`)], stream: true });
       try { for await (const _each of pieces) pieces.abort(); } catch (error) { same(error.name, 'AbortError'); }
     },
   };

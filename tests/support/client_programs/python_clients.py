@@ -111,7 +111,7 @@ def openai_chat(base=V1, model="klaw"):
         has(json.loads(ask(CITY, response_format={"type": "json_object"}).content), "Riga")
 
     def leaves():
-        answer = create(model=model, messages=user(f"LEAVE {NAME}"), stream=True)
+        answer = create(model=model, messages=user(f"LEAVE {NAME}."), stream=True)
         next(iter(answer))
         answer.close()
 
@@ -158,7 +158,7 @@ def openai_responses():
         same(ask(user(parts)).output_text, "PICTURES: 1")
 
     def leaves():
-        answer = ask(f"LEAVE {NAME}", stream=True)
+        answer = ask(f"LEAVE {NAME}.", stream=True)
         for event in answer:
             if event.type == "response.output_text.delta":
                 break
@@ -194,7 +194,7 @@ def langchain(make, *, structured):
         has(bound.invoke(said).content, "SUNNY in Riga")
 
     def leaves():
-        answer = model.stream(f"LEAVE {NAME}")
+        answer = model.stream(f"LEAVE {NAME}.")
         next(answer)
         answer.close()
 
@@ -241,9 +241,10 @@ def openai_agents(model_of):
     import openai
 
     agents.set_tracing_disabled(True)
-    model = model_of(agents)(model="klaw", openai_client=openai.AsyncOpenAI(base_url=V1, api_key=KEY, max_retries=0))
 
     def agent(**more):
+        client = openai.AsyncOpenAI(base_url=V1, api_key=KEY, max_retries=0)  # belongs to one event loop
+        model = model_of(agents)(model="klaw", openai_client=client)
         return agents.Agent(name="a", instructions="Be short", model=model, **more)
 
     def run(asked, **more):
@@ -398,7 +399,7 @@ def litellm(model, base):
         has(said([*user(CALL), called.model_dump(exclude_none=True), result], tools=[WEATHER]).content, "SUNNY 21")
 
     def leaves():
-        answer = iter(ask(f"LEAVE {NAME}", stream=True))
+        answer = iter(ask(f"LEAVE {NAME}.", stream=True))
         next(answer)
         del answer
 
@@ -426,7 +427,8 @@ def litellm_proxy():
     (folder / "config.yaml").write_text(json.dumps(config))
     command = [str(BIN / "litellm"), "--config", str(folder / "config.yaml"), "--port", str(port), "--host", "127.0.0.1"]
     with (folder / "log").open("w") as log:
-        environ = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PATH": f"{BIN}:{os.environ['PATH']}"}
+        environ = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        environ["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"
         proxy = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
     import atexit
 
@@ -479,7 +481,7 @@ def ollama():
         same(found.prompt_eval_count > 0 and found.eval_count > 0 and found.done_reason == "stop", True)
 
     def leaves():
-        answer = ask(f"LEAVE {NAME}", stream=True)
+        answer = ask(f"LEAVE {NAME}.", stream=True)
         next(answer)
         answer.close()
 
@@ -508,14 +510,13 @@ def home_assistant():
 
     import ollama as library
 
-    client = library.AsyncClient(host=URL)
     system = library.Message(role="system", content="You are a voice assistant for Home Assistant.")
     parameters = {"type": "object", "properties": {"name": {"type": "string"}}, "required": []}
     turn_on = {"name": "HassTurnOn", "description": "Turns on a device", "parameters": parameters}
     tool = {"type": "function", "function": turn_on}
 
     async def answered(said, tools, form):
-        text, calls = "", []
+        client, text, calls = library.AsyncClient(host=URL), "", []
         how = {"stream": True, "keep_alive": -1, "options": {"num_ctx": 8192}, "think": False, "format": form}
         async for each in await client.chat(model="klaw:latest", messages=[system, *said], tools=tools, **how):
             text += each["message"].get("content") or ""
@@ -538,7 +539,7 @@ def home_assistant():
         has(ask(*question, called, {"role": "tool", "content": '{"success": true}'}, tools=[tool])[0], "success")
 
     return {
-        "chat": lambda: same([each.model for each in asyncio.run(client.list()).models], ["klaw:latest"]),
+        "chat": lambda: same([each.model for each in asyncio.run(library.AsyncClient(host=URL).list()).models], ["klaw:latest"]),
         "stream": lambda: same(ask(*user("one two"))[0], "echo: one two"),
         "recalled": recalled,
         "tools": tools,
@@ -557,7 +558,7 @@ CLIENTS = {
     "instructor": instructor,
     "pydantic-ai": pydantic_ai,
     "llm": llm,
-    "llm-ollama": lambda: llm_command("klaw:latest", lambda folder: None),
+    "llm-ollama": lambda: llm_command("ollama/klaw", lambda folder: None),
     "litellm": lambda: litellm("openai/klaw", V1),
     "litellm-ollama": lambda: litellm("ollama_chat/klaw", URL),
     "litellm-proxy": litellm_proxy,

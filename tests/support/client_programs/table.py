@@ -82,8 +82,10 @@ async def tried(name: str, server: Server, llm: LlmServer) -> dict[str, str | No
     if done.returncode or not found:
         found["chat"] = found.get("chat") or done.stderr.decode()[-1_500:]
     if found.get("leaves", "") is None and name != "mcp-npm":
-        (left,) = (each for each in llm.requests if f"LEAVE {name}" in each.last_user)
-        await until(left.gone.is_set)
+        left = [each for each in llm.requests if f"LEAVE {name}." in each.last_user]
+        found["leaves"] = None if left else "the model was not asked"
+        for each in left:
+            await until(each.gone.is_set)
     return found
 
 
