@@ -183,6 +183,7 @@ class Exchange:
                     channel=HTTP,
                     instructions=self.transcript.instructions,
                     options=self.options,
+                    came=len(self.transcript.history),
                     rounds=self.transcript.rounds,
                 )
                 asked = await stack.enter_async_context(ask(services, self.user, place.chat, said, place.place))

@@ -175,7 +175,8 @@ async def _unnamed(
         if not any(FORGOTTEN in each.last.metadata or each.agrees(history[-1]) for each in last[-2:]):
             continue
         held, whole = await _held(chats, chat, len(history))
-        if whole and _same(held, history):
+        # A transcript that ends with a question whose answer failed must not get into a chat that answers the same one.
+        if whole and _same(held, history) and (history[-1].role == "assistant" or _rests(chats, chat)):
             return TranscriptPlace(chat=session.name)
         if whole and (again := await _failed(chats, chat, held, history, question)):
             return TranscriptPlace(chat=session.name, place=PlaceInChat(again=again))
@@ -185,9 +186,13 @@ async def _unnamed(
             place = await _parting(chats, user, session.name, history, question, answered_here=True)
             alike += [place] if place is not None else []
     # Of several that begin alike nobody can tell which is meant; and where an answer is written, somebody else waits.
-    if len(alike) == 1 and chats.chat_status(chat_id(user, alike[0].chat))["state"] in ("idle", "failed"):
+    if len(alike) == 1 and _rests(chats, chat_id(user, alike[0].chat)):
         return alike[0]
     return None
+
+
+def _rests(chats: ChatDirectory, chat: ChatId) -> bool:
+    return chats.chat_status(chat)["state"] in ("idle", "failed")
 
 
 async def _parting(

@@ -48,8 +48,10 @@ def plan_of(
     documents: Mapping[str, FileText] | None = None,
     *,
     searches_files: bool = False,
+    came: int = 0,
 ) -> Plan:
-    """What a turn's request is made from, before anything is recalled. ``pictures``: None if the model takes none."""
+    """What a turn's request is made from, before anything is recalled. ``pictures``: None if the model takes none;
+    ``came``: messages that a program sent along."""
     return plan(
         Snapshot(
             system_prompt=system_prompt,
@@ -66,7 +68,8 @@ def plan_of(
             tools_tokens=tools_tokens,
             budget=budget,
             settings=Settings(
-                sliding_window=config.context.sliding_window,
+                sliding_window=max(config.context.sliding_window, came),
+                names_gap=came > 0,
                 recall_enabled=config.auto_rag.enabled,
                 recall_max_tokens=config.auto_rag.max_tokens,
                 hold_uncovered=config.holds_uncovered,
@@ -89,7 +92,8 @@ def _unmarked(message: Message) -> Message:
 class Gatherer:
     """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, bases searched, and
     words added to the question, only once. ``meter`` counts what models cost that are asked meanwhile; ``sees``: the
-    model takes pictures; ``instructions``: what the asking program adds behind the prompt files."""
+    model takes pictures; ``instructions``: what the asking program adds behind the prompt files; ``came``: see
+    ``Submit``."""
 
     agent: Agent
     vitals: Vitals
@@ -97,6 +101,7 @@ class Gatherer:
     meter: Meter
     sees: bool
     instructions: str = ""
+    came: int = 0
     _pictures: Mapping[str, Image] | None = None
     _files: Sequence[FileOfChat] | None = None
     _documents: Mapping[str, FileText] = attrs.Factory(dict)
@@ -119,9 +124,8 @@ class Gatherer:
         given = await self._read()
         await self._read_documents(int(budget.usable * WHOLE_SHARE))
         searches = bool(self._searched((*rows.history, *rows.pending)))
-        planned = plan_of(
-            rows, system, core.text, config, budget, tools_tokens, given, self._documents, searches_files=searches
-        )
+        made_from = (rows, system, core.text, config, budget, tools_tokens, given, self._documents)
+        planned = plan_of(*made_from, searches_files=searches, came=self.came)
         recalled = await self._recall(planned)
         looked_up = await self._look_up(planned)
         context = assemble(planned, recalled, await self._topics(recalled), looked_up)

@@ -58,6 +58,9 @@ class Submit:
     files: tuple[NamedFile, ...] = ()
     instructions: str = ""
     options: ModelOptions = attrs.Factory(ModelOptions)
+    came: int = 0
+    """So many messages of the chat came along with it: all of them are shown while there is room, and what is left out
+    is named."""
     rounds: tuple[ClientRound, ...] = ()
     """What a program's tools did for this message already."""
     question: bool = False
@@ -71,7 +74,7 @@ class Submit:
 
     @property
     def has_wishes(self) -> bool:
-        return bool(self.instructions or self.model) or self.options != ModelOptions()
+        return bool(self.instructions or self.model or self.came) or self.options != ModelOptions()
 
 
 def named_in(submit: Submit, chat: ChatId, servers: Sequence[McpServer]) -> list[McpReference]:

@@ -133,9 +133,8 @@ class Turn:
         async with self._slot:
             await self._take_slot()
             self._begin_context = trio.current_time()
-            rows = await core.readers.run(
-                read_rows, self.chat, core.config.window_rows, summarised=core.config.summarises
-            )
+            window_rows = max(core.config.window_rows, self.wishes.came)
+            rows = await core.readers.run(read_rows, self.chat, window_rows, summarised=core.config.summarises)
             if rows is None:
                 return None
             self._rows = rows
@@ -165,6 +164,7 @@ class Turn:
                 meter=meter,
                 sees=route.images,
                 instructions=self.wishes.instructions,
+                came=self.wishes.came,
             )
             return await self._converse(rows, route, meter, about)
 

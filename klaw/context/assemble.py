@@ -15,7 +15,7 @@ from klaw.context.attachments import with_files
 from klaw.context.inputs import Snapshot
 from klaw.context.passages import PackedPassages
 from klaw.context.passages import pack as pack_passages
-from klaw.context.repair import repair, spoken
+from klaw.context.repair import OPENING, repair, spoken
 from klaw.context.request import cost, exchanges, fit, is_tool, make_room, shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
 from klaw.domain import tokens
@@ -196,7 +196,9 @@ def assemble(
     # One system message: models whose template allows only one work too.
     system = "\n\n".join(layer.text for layer in layers)
     messages = [ChatMessage(role="system", content=system, stable_chars=stable)] if system else []
-    messages += repair([*spoken(window, snapshot.beside), *_below(passages, plan.pending)])
+    has_gap = snapshot.settings.names_gap and (snapshot.has_older or len(window) < len(snapshot.history))
+    gap = [ChatMessage(role="user", content=OPENING)] * has_gap
+    messages += repair([*gap, *spoken(window, snapshot.beside), *_below(passages, plan.pending)])
     if passages is not None and passages.text:
         layers.append(Layer(name="passages", text=passages.text, tokens=passages.tokens))
     layers += [

@@ -49,6 +49,8 @@ class Settings:
     """``topics.maxTokens``; 0: no topics come into the prompt by themselves."""
     knowledge_max_tokens: int = 0
     """``kb.maxTokens``; 0: the chat is bound to no knowledge base, and has no long files."""
+    names_gap: bool = False
+    """The model is told that messages before the window are left out."""
     pairs: int | None = None
     """``kb.pairs`` of a chat that is bound: the window has at most so many exchanges."""
 

@@ -304,3 +304,19 @@ async def test_letters_with_marks_are_the_same_in_either_form(http, llm):
     first, answer = await ask(http, body("u Hé"))
     parted = body("u He\u0301", f"a {unicodedata.normalize('NFD', answer)}", "u And you?")
     assert (await ask(http, parted))[0] == first
+
+
+async def test_all_that_a_program_sends_is_shown_or_named_as_left_out(tmp_path, llm):
+    """Far more messages than ``context.slidingWindow``; and so many that the context has no room for them."""
+    small = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"contextTokens": 4000}}}
+    place = write_home(tmp_path, providers={"stub": small}, context={"slidingWindow": 4})
+    said = [f"{'ua'[number % 2]} message {number}" for number in range(30)]
+    async with served(place) as server:
+        base = server.url.replace("ws://", "http://").removesuffix("/ws")
+        async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=HANG_S) as http:
+            await ask(http, body(*said, "u And now?"))
+            assert given(llm) == [*(each[2:] for each in said), "And now?"]
+            await ask(http, body(*(f"{each} {'long ' * 400}" for each in said), "u И что теперь?"))
+            shown = given(llm)
+            assert 3 < len(shown) < 30
+            assert shown[0].startswith("[Earlier messages are left out.]")
