@@ -41,7 +41,8 @@ def counted(request, part):
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Klaw-Chat": "mine"}, {"X-OpenWebUI-Chat-Id": "mine"}])
-async def test_a_result_that_comes_after_a_kill_goes_on_with_its_turn_once(tmp_path, headers):
+@pytest.mark.parametrize("again", [False, True], ids=["before the result", "and in the answer"])
+async def test_a_result_that_comes_after_a_kill_goes_on_with_its_turn_once(tmp_path, headers, again):
     async with serve_llm() as llm:
         llm.respond = respond
         stub = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
@@ -57,13 +58,13 @@ async def test_a_result_that_comes_after_a_kill_goes_on_with_its_turn_once(tmp_p
             result = {"role": "tool", "tool_call_id": call["id"], "content": "SUNNY 21"}
             said = [QUESTION, called["message"], result]
 
-            # Killed once more, in the middle of the answer; then the result is sent again, and again.
-            llm.replies.append(Reply(steps=(Text("So"), Hang())))
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(breaks_off, server, said, headers)
-                await llm.wait_for_requests(2)
-                await server.kill()
-            await server.start()
+            if again:
+                llm.replies.append(Reply(steps=(Text("So"), Hang())))
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(breaks_off, server, said, headers)
+                    await llm.wait_for_requests(2)
+                    await server.kill()
+                await server.start()
             answers = [await ask(server, said, headers) for _ in range(2)]
             assert [each["message"]["content"] for each in answers] == ["So it is: SUNNY 21"] * 2
             for request in llm.requests[1:]:

@@ -1,26 +1,29 @@
-"""Random conversations of many clients, which resend all that was said: each request's prompt holds exactly what its own
-conversation has, whatever others said, edited, asked again or had titled.
+"""Random conversations of many clients, which resend all that was said: each request's prompt holds exactly what its
+own conversation has, whatever others said, edited, asked again or had titled.
 
 A seed says who does what and in which order, except where all of them ask at once.
 """
 
+import json
 import random
 import re
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import attrs
 import pytest
 import trio
 
 from tests.e2e.test_http import http, token_for, until_served
-from tests.support.llm_server import Recorded, Reply, error_reply, serve_llm, text_reply
+from tests.support.llm_server import Recorded, Reply, Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 
-SEEDS, CLIENTS, STEPS = range(4), 9, 60
+SEEDS, CLIENTS, STEPS = range(3), 9, 60
 OPENINGS = ("Hello", "Привет", "What is new?")
 ALIKE = ("ok", "Да.\n\nЧто ещё? ")
 """What several conversations have in common; all other texts have a number of their own."""
 TITLE = "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history."
+WEATHER = {"name": "weather", "parameters": {"type": "object", "properties": {"day": {"type": "integer"}}}}
+TOOLS = [{"type": "function", "function": WEATHER}]
 REQUEST = re.compile(r"This is request (\d+)\.")
 OPENAI, OLLAMA = "/v1/chat/completions", "/api/chat"
 KINDS = (
@@ -87,11 +90,13 @@ class Talk:
         return {"role": "user", "content": self.text("Question", alike)}
 
     async def ask(self, at, said, reply):
-        """What came back for the last of ``said``; the model was asked once, and what it was told is ``said``."""
+        """What came back for the end of ``said``; the model was asked once, and what it was told is ``said``."""
         number = self.model.number()
         self.model.answers[number] = reply
         system = {"role": "system", "content": f"This is request {number}."}
-        body = {"model": "klaw", "stream": False, "messages": [system, *(said if at.resends else said[-1:])]}
+        question = max(place for place, each in enumerate(said) if each["role"] == "user")
+        messages = [system, *(said if at.resends else said[question:])]
+        body = {"model": "klaw", "stream": False, "messages": messages, "tools": TOOLS}
         found = await self.client.post(at.door, json=body, headers=at.headers)
         (request,) = self.model.requests.pop(number)
         assert told(request.messages) == told(said), (at.door, at.headers)
@@ -99,13 +104,11 @@ class Talk:
 
     async def say(self, at, said):
         fails = self.chance.random() < 0.07
-        found = await self.ask(at, said, error_reply(400) if fails else text_reply(self.text("Answer", ALIKE)))
+        found = await self.ask(at, said, error_reply(403) if fails else text_reply(self.text("Answer", ALIKE)))
         assert found.status_code == (424 if fails else 200), found.text
         at.said = list(said)
         if not fails:
-            tree = found.json()
-            message = tree["message"] if "message" in tree else tree["choices"][0]["message"]
-            at.said.append({"role": "assistant", "content": message["content"].strip()})
+            at.said.append({"role": "assistant", "content": message_of(found)["content"].strip()})
 
     # -- what programs do --------------------------------------------------------------------------------------------
 
@@ -117,10 +120,22 @@ class Talk:
         await self.say(at, [*at.said[: self.chance.choice(questions or [len(at.said)])], self.question(at)])
 
     async def asks_again(self, at):
-        await self.say(at, at.said[: at.questions[-1] + 1])
+        is_result = at.said[-1]["role"] == "tool"  # of a tool; the answer failed
+        await self.say(at, at.said if is_result else at.said[: at.questions[-1] + 1])
+
+    async def uses_its_tools(self, at):
+        said = [*at.said, self.question(at)]
+        for _ in range(self.chance.choice([1, 1, 2])):
+            days = [self.model.number() for _ in range(self.chance.choice([1, 2]))]
+            calls = (Tool(f"c{day}", "weather", f'{{"day": {day}}}') for day in days)
+            said.append(message_of(await self.ask(at, said, tool_reply(*calls))))
+            for call in said[-1]["tool_calls"]:
+                said.append({"role": "tool", "tool_call_id": call["id"], "content": self.text("Result", ALIKE)})
+        await self.say(at, said)
 
     async def rewrites_an_answer(self, at):
         answers = [number for number, each in enumerate(at.said) if each["role"] == "assistant"]
+        answers = [number for number in answers if not at.said[number].get("tool_calls")]
         for number in self.chance.choices(answers) if answers else ():
             at.said[number] = {"role": "assistant", "content": f"Rewritten {self.model.number()}"}
         await self.goes_on(at)
@@ -138,23 +153,34 @@ class Talk:
 
     async def step(self):
         at = self.chance.choice(self.conversations)
-        acts = [self.goes_on] * 4
+        acts = [self.goes_on] * 4 + [self.uses_its_tools] * 2 * (at.door == OPENAI)
         if at.said and at.resends:
             acts += [self.edits_a_question] * 2
             acts += [self.asks_again, self.rewrites_an_answer, self.is_copied, self.wants_a_title]
         await self.chance.choice(acts)(at)
 
 
+def message_of(found):
+    tree = found.json()
+    return tree["message"] if "message" in tree else tree["choices"][0]["message"]
+
+
 def told(messages):
-    """Messages without system texts and white space; what the user said one behind the other is one."""
+    """Who said what, without system texts and white space; what one of them said at a stretch is one. Rounds of tools
+    are told in the words that Klaw has for those of which it holds nothing else."""
     found = []
     for each in messages:
-        text = " ".join(each["content"].split())
-        if found and each["role"] == "user" == found[-1][0]:
-            found[-1] = ("user", f"{found[-1][1]} {text}")
-        elif each["role"] != "system":
-            found.append((each["role"], text))
-    return found
+        role = "user" if each["role"] == "user" else "assistant"
+        text = f"[result: {each['content']}]" if each["role"] == "tool" else each["content"] or ""
+        for call in each.get("tool_calls") or ():
+            function = {name: call["function"][name] for name in ("name", "arguments")}
+            text += f" [called {json.dumps(function, ensure_ascii=False)}]"
+        if each["role"] == "system":
+            continue
+        if not found or found[-1][0] != role:
+            found.append((role, []))
+        found[-1][1].extend(text.split())
+    return [(role, " ".join(words)) for role, words in found]
 
 
 @pytest.fixture
@@ -164,7 +190,8 @@ async def talks(tmp_path):
     async with AsyncExitStack() as stack:
         llm = await stack.enter_async_context(serve_llm())
         llm.respond = model.respond
-        home = write_home(tmp_path, llm=llm.url, autoRag={"enabled": False}, context={"slidingWindow": 1000})
+        stub = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True, "contextTokens": 100_000}}}
+        home = write_home(tmp_path, providers={"stub": stub}, autoRag={"enabled": False})
         server = await stack.enter_async_context(served(home))
         found = []
         for seed in SEEDS:

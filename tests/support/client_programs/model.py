@@ -6,7 +6,9 @@ from typing import Any
 
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, error_reply, text_reply, tool_reply
 
-_ASKED = re.compile(r"\b(CALL|JSON|SAY|LEAVE|FAIL|RECALL|IMAGES)\b(?: (\w+)(?: (\{.*?\})(?=\s|$))?|(?: (\{.*\})))?", re.S)
+_ASKED = re.compile(
+    r"\b(CALL|JSON|SAY|LEAVE|FAIL|RECALL|IMAGES)\b(?: (\w+)(?: (\{.*?\})(?=\s|$))?|(?: (\{.*\})))?", re.DOTALL
+)
 
 
 def respond(request: Recorded) -> Reply:
@@ -18,7 +20,7 @@ def respond(request: Recorded) -> Reply:
         results = [_text(each) for each in request.messages if each["role"] == "tool"]
         return text_reply(f"RESULT: {results[-1]}")
     question = said[-1] if said else ""
-    word, name, arguments, tree = (found := _ASKED.search(question)) and found.groups() or ("", "", "", "")
+    word, name, arguments, tree = ((found := _ASKED.search(question)) and found.groups()) or ("", "", "", "")
     match word:
         case "CALL":
             offered = [each["function"]["name"] for each in request.body.get("tools") or ()]

