@@ -51,6 +51,7 @@ _WORKS_AGAIN = {
     "clock": "the clock is set; scheduled tasks go on",
     "tasks_failed": "no task failed at its last run any more",
     "summaries_failing": "summaries can be made again",
+    "certificate": "the certificate of HTTPS is in order again",
     "no_price_list": "the price list can be read again",
 }
 

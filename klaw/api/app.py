@@ -16,11 +16,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
-from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, rest, voice
+from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, responses, rest, voice
 from klaw.api.problems import of_error, problem
-from klaw.api.request_auth import Api, connection_of, refuse_too_fast
+from klaw.api.request_auth import Api, connection_of, prefix_of, refuse_too_fast
+from klaw.config.schema import GatewayConfig
 from klaw.errors import HttpRefusal
-from klaw.gateway.origin_check import written
+from klaw.gateway.origin_check import parted, written
 
 _POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; "
@@ -60,13 +61,14 @@ def make_app(api: Api) -> ASGIApp:
         *openapi.routes(described),
         *metrics.routes(api),
         *openai.routes(api),
+        *responses.routes(api),
         *ollama.routes(api),
         *mcp.routes(api),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
     origins = api.services.config.allowed_origins
     if not origins:
-        return _Outermost(app, lambda inner: inner)
+        return _Outermost(app, lambda inner: inner, api.services.config)
     cors = partial(
         CORSMiddleware,
         allow_origins=[written(each) for each in origins],
@@ -75,7 +77,7 @@ def make_app(api: Api) -> ASGIApp:
         allow_private_network=True,
         expose_headers=["X-Klaw-Chat", "X-Klaw-Receipt", "Retry-After", "WWW-Authenticate"],
     )
-    return _Outermost(app, cors)
+    return _Outermost(app, cors, api.services.config)
 
 
 async def _unhandled(_request: Request, error: Exception) -> Response:
@@ -88,7 +90,8 @@ async def _refused(request: Request, error: Exception) -> Response:
         return _as_face(request.scope["path"], problem(404, "not_found", text))
     response = of_error(error)
     if response.status_code == 405:  # a path has a route for each method; Starlette names those of one of them
-        path, routes = request.scope["path"], [each for each in request.app.routes if isinstance(each, Route)]
+        path = request.scope["path"].removeprefix(prefix_of(request))
+        routes = [each for each in request.app.routes if isinstance(each, Route)]
         there = [each for each in routes if each.path == path] or [
             each for each in routes if each.path_regex.match(path)
         ]
@@ -101,15 +104,21 @@ class _Outermost:
     """Limits a connection's requests, makes problems of errors, adds headers to every answer. ``cors`` lets pages of
     allowed origins read an answer, also one that refuses them something."""
 
-    def __init__(self, app: ASGIApp, cors: Callable[[ASGIApp], ASGIApp]) -> None:
-        self._app, self._cors = cors(app), cors
+    def __init__(self, app: ASGIApp, cors: Callable[[ASGIApp], ASGIApp], config: GatewayConfig) -> None:
+        self._app, self._cors, self._config = cors(app), cors, config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # a WebSocket behind other requests: its place is a connection of its own
             await send({"type": "websocket.close"})
             return
-        connection = connection_of(Request(scope))
+        request = Request(scope)
+        connection, headers = connection_of(request), request.headers
         connection.busy = True
+        told = headers.get("x-forwarded-prefix") if connection.place.loopback else None
+        prefix, path = parted(scope["path"], self._config.http.prefix, told)
+        scope["root_path"], scope["path"] = prefix, prefix + path
+        if connection.encrypted or headers.get("x-forwarded-proto") == "https":
+            scope["scheme"] = "https"
         begun, body = False, _Body(receive)
 
         async def sending(message: Message) -> None:
@@ -117,7 +126,7 @@ class _Outermost:
             if message["type"] == "http.response.start":
                 begun = True
                 given = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *_missing(given, scope["path"])]
+                message["headers"] = [*message["headers"], *_missing(given, path)]
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 with trio.move_on_after(LINGER_S):
                     await body.read_rest(LINGER_PIECES)
@@ -137,7 +146,7 @@ class _Outermost:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
             let_go(error)
-            await self._cors(_as_face(scope["path"], response))(scope, body.receive, sending)
+            await self._cors(_as_face(path, response))(scope, body.receive, sending)
         finally:
             connection.busy = False
 

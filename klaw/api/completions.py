@@ -1,11 +1,12 @@
 """What the faces for other protocols share: a transcript becomes a message of a chat, or a question of the program
 itself to the model alone, and the answer comes in pieces."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from io import BytesIO
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import attrs
@@ -15,11 +16,13 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive
 
 from klaw.actor.clock import iso
+from klaw.actor.threads import read_input
 from klaw.api import transcript as transcripts
 from klaw.api.client_messages import MAX_MESSAGES, ClientTranscript, SentCall, TranscriptMessage, read_transcript
 from klaw.api.conversation import SentMessage, ask
 from klaw.api.problems import of_error
-from klaw.api.request_auth import Api, headers_of, message_id
+from klaw.api.request_auth import Api, headers_of, message_id, prefix_of
+from klaw.api.side_questions import HOLE, has_hole
 from klaw.api.streams import Stream, while_connected
 from klaw.chats.requests import HTTP, Submit
 from klaw.context.repair import calls_of
@@ -51,6 +54,10 @@ MAX_SIDE_ROWS = 20
 """Newest messages of the chat that a shorter one is about."""
 STORE = "x-klaw-store"
 """Header; ``false``: the request is answered as a program's own question."""
+FILL = (
+    f"The text has a hole, at {HOLE} or between the marks of prefix and suffix. Answer with nothing but what belongs"
+    " there, so that all of it fits together: no explanation, no Markdown around it."
+)
 STOP_S = 5.0
 """How long the stop of a turn is waited for whose client has gone."""
 
@@ -66,12 +73,36 @@ class ChatRequest:
     user: str | None = None
     """The chat that it names."""
 
+    NAMES: ClassVar[Mapping[str, str]] = {}
+    """What the API calls a field that has another name here; for errors."""
+
+    @classmethod
+    async def in_chat_form(cls, tree: dict[str, Any], _api: Api, _user: UserId) -> dict[str, Any]:
+        """A body in the form of chat completions. Raises BadValue, OperationError."""
+        return tree
+
+    @classmethod
+    def named(cls, path: str) -> str:
+        """The path of a field as the API has it."""
+        head = re.match(r"\w*", path)
+        return cls.NAMES.get(head[0], path) if head else path
+
     def options(self) -> ModelOptions:
         """Raises BadValue: it requires what is not done here."""
         return ModelOptions()
 
 
 R = TypeVar("R", bound=ChatRequest)
+
+
+def prompt_messages(prompt: Any, suffix: Any, system: Any = None, images: Any = None) -> list[dict[str, Any]]:
+    """What an API without messages asks for, as messages. A prompt with a hole is no talk (``side_questions``)."""
+    text = f"{prompt or ''}{HOLE}{suffix}" if suffix else prompt
+    told = [system] * bool(system) + [FILL] * (isinstance(text, str) and has_hole(text))
+    return [
+        *({"role": "system", "content": each} for each in told),
+        {"role": "user", "content": text, "images": images},
+    ]
 
 
 def refuse(given: Mapping[str, bool]) -> None:
@@ -96,21 +127,25 @@ class Exchange:
     """For the response; they are whole when the first piece comes."""
     on_thought: OnText | None = None
     """Gets the pieces of what the model thinks, if the client asks for them."""
+    prefix: str = ""
+    """Before Klaw's paths, as the client sees them."""
     finish_reason: str = "stop"
     """Why the answer ended: ``stop``, ``length``, ``content_filter`` or ``tool_calls``."""
     calls: tuple[ToolCall, ...] = ()
     """Those that the client is to carry out, after the answer."""
+    turn: str | None = None
+    """Answers the question; None until it has begun, and for commands."""
     _answer: str | None = None
     """The text, if what came in pieces was not all of it."""
 
     @classmethod
-    async def read(cls, api: Api, request: HttpRequest, kind: type[R]) -> "tuple[R, Exchange]":
-        """Read a request. Raises BadValue, HttpRefusal."""
+    async def read(cls, api: Api, request: HttpRequest, kind: type[R]) -> tuple[R, Self]:
+        """Read a request. Raises BadValue, HttpRefusal, OperationError."""
         user, headers = api.grant(request).user, headers_of(request)
         most_text = api.services.config.http.max_body_bytes
         most = most_text + api.core.config.attachments.max_file_bytes * 4 // 3  # of a picture in base64
 
-        def read(tree: dict[str, Any]) -> "tuple[R, Exchange]":
+        def read(tree: dict[str, Any]) -> tuple[R, Self]:
             asked = FRAMES.read(tree, kind)
             options = asked.options()
             store = headers.get(STORE, "").strip().lower() != "false"
@@ -128,10 +163,15 @@ class Exchange:
                 named=transcripts.named_chat(headers, asked.user),
                 message_id=message_id(headers, api),
                 may_come_again="idempotency-key" in headers,
+                prefix=prefix_of(request),
             )
             return asked, exchange
 
-        return await api.json(request, read, most)
+        tree = await kind.in_chat_form(await api.json(request, lambda tree: tree, most), api, user)
+        try:
+            return await read_input(int(headers.get("content-length", most)), read, tree)
+        except BadValue as error:
+            raise BadValue([attrs.evolve(each, path=kind.named(each.path)) for each in error.problems]) from None
 
     async def whole(self, receive: Receive) -> tuple[str, Usage]:
         """Ask, and wait for the answer. Raises as ``run``; ClientDisconnect: the client has gone."""
@@ -196,6 +236,7 @@ class Exchange:
                 raise
         outcome = asked.outcome
         assert outcome is not None
+        self.turn = outcome.turn
         if outcome.status is TurnStatus.FAILED:
             raise OperationError(outcome.code or "turn_failed", outcome.text or "the answer failed")
         whole = outcome.answer.content if outcome.answer is not None else ""
@@ -227,8 +268,7 @@ class Exchange:
         core, chats = self.api.core, self.api.services.chats
         if self.may_come_again and (known := await core.readers.run(messages.find, self.user, self.message_id)):
             return transcripts.TranscriptPlace(chat=name_of(known.chat))
-        new_chat = transcripts.PREFIX + core.new_id()
-        place = await transcripts.place_of(self.transcript, chats, self.user, self.named, new_chat)
+        place = await self._found(transcripts.PREFIX + core.new_id())
         if self.transcript.history and (last := self.transcript.history[-1]).is_open:
             await self._keep_results(place.chat, last.calls)
         if place.missing:
@@ -249,6 +289,10 @@ class Exchange:
             await imports.put(asked, Caller(user=self.user), self.api.parts)
         return place
 
+    async def _found(self, new_chat: str) -> transcripts.TranscriptPlace:
+        """Where the question goes, without what is missing there. Raises BadValue, OperationError."""
+        return await transcripts.place_of(self.transcript, self.api.services.chats, self.user, self.named, new_chat)
+
     async def _keep_results(self, chat: str, calls: Sequence[SentCall]) -> None:
         """Results that came with a new question, which the turn that waits for them is to answer too."""
         for message in await self.api.services.chats.client_calls(self.user):
@@ -268,7 +312,8 @@ class Exchange:
         streamed = False
         async for news in asked:
             if isinstance(news, TurnStarted) and asked.turn == news.turn:
-                self.headers["x-klaw-receipt"] = f"/api/v1/receipt?turn={news.turn}"
+                self.turn = news.turn
+                self.headers["x-klaw-receipt"] = f"{self.prefix}/api/v1/receipt?turn={news.turn}"
             elif isinstance(news, ThoughtStreamed) and news.turn == asked.turn and self.on_thought is not None:
                 await self.on_thought(news.text)
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
@@ -283,8 +328,13 @@ class Exchange:
     async def _usage(self, chat: str, turn: str | None) -> Usage:
         record = await self.api.services.chats.receipt(self.user, chat, turn) if turn is not None else None
         used: Mapping[str, Any] = record.usage if record is not None else {}
-        prompt, made = used.get("prompt_tokens", 0), used.get("completion_tokens", 0)
-        return Usage(prompt_tokens=prompt, completion_tokens=made)
+        return Usage(
+            prompt_tokens=used.get("prompt_tokens", 0),
+            completion_tokens=used.get("completion_tokens", 0),
+            cached_tokens=used.get("cached_tokens"),
+            cache_write_tokens=used.get("cache_write_tokens"),
+            thinking_tokens=used.get("thinking_tokens"),
+        )
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question: nothing is recalled, no tools, nothing is stored."""

@@ -153,7 +153,7 @@ class SentMessage:
 
     async def _look(self) -> None:
         """The message may have been answered before it was sent again, or what was to answer it may be gone."""
-        idle = self._chats.chat_status(self._chat)["state"] in ("idle", "failed")
+        idle = self._chats.rests(self._chat)
         await self._look_for_answer()
         if self.outcome is None and idle and self._idle and self.message.type is not MessageKind.COMMAND:
             self.outcome = AnswerOutcome(status=TurnStatus.FAILED, code="turn_failed", text=UNANSWERED)
@@ -203,9 +203,10 @@ async def ask(
         if place.turn is not None:
             question = await chats.keep_results(user, name, place.turn, place.calls)
             asked.ignored = place.turn
-            if not question.repeated:
+            goes_on = question.repeated and not chats.rests(chat)
+            if not goes_on:
                 await chats.retry(user, name, said)
-            await asked.begin(question.message, repeated=question.repeated, again=True)
+            await asked.begin(question.message, repeated=goes_on, again=True)
         elif place.again is not None:
             await chats.retry(user, name, said)
             await asked.begin(place.again, again=True)

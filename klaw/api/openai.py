@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import attrs
 import numpy as np
@@ -14,12 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.completions import MODEL, ChatRequest, Exchange, refuse
+from klaw.api.completions import MODEL, ChatRequest, Exchange, prompt_messages, refuse
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
 from klaw.domain.message import ThinkingLevel
+from klaw.domain.names import UserId
 from klaw.errors import BadValue, EmbeddingUnavailable, Problem
 from klaw.llm.types import JsonSchema, ModelOptions, ToolCall, ToolDescription, Usage
 from klaw.operations.operation import OperationError
@@ -163,6 +164,23 @@ def offered(tools: Sequence[FunctionTool], choice: str) -> tuple[ToolDescription
     return tuple(each.told for each in tools)
 
 
+@attrs.frozen(kw_only=True)
+class CompletionRequest(OpenAIChatRequest):
+    """Of a client that has no messages yet."""
+
+    NAMES: ClassVar[Mapping[str, str]] = {"messages": "prompt"}
+
+    @classmethod
+    async def in_chat_form(cls, tree: dict[str, Any], _api: Api, _user: UserId) -> dict[str, Any]:
+        given = tree.get("prompt")
+        prompt = given[0] if isinstance(given, list) and len(given) == 1 else given
+        if not isinstance(prompt, str):
+            raise BadValue((Problem("prompt", "must be a text, or a list of one text"),))
+        refuse({name: tree.get(name) not in (None, False, 0) for name in ("echo", "logprobs")})
+        refuse({"best_of": tree.get("best_of") not in (None, 1)})
+        return {**tree, "messages": prompt_messages(prompt, tree.get("suffix")), "logprobs": None}
+
+
 def _texts(value: Any) -> list[str]:
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
@@ -210,17 +228,24 @@ def routes(api: Api) -> list[Route]:
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)
 
+    async def continue_text(request: Request) -> Response:
+        asked, exchange = await Exchange.read(api, request, CompletionRequest)
+        now = int(api.core.clock.now())
+        head = {"id": f"cmpl-{api.core.new_id()}", "object": "text_completion", "created": now, "model": MODEL}
+        if asked.stream:
+            with_usage = bool((asked.stream_options or {}).get("include_usage"))
+            return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage, of_text=True)))
+        text, used = await exchange.whole(request.receive)
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": exchange.finish_reason}
+        body = {**head, "choices": [choice], "usage": _usage(used)}
+        return JSONResponse(body, headers=exchange.headers)
+
     async def embed(request: Request) -> Response:
         api.grant(request)
         asked = await api.json(request, partial(FRAMES.read, cls=EmbeddingRequest))
-        embedder = api.parts.embedder
-        try:
-            with trio.fail_after(EMBEDDING_S):
-                vectors = [await embedder.passage_in_background(text) for text in asked.input]
-        except EmbeddingUnavailable as error:
-            raise OperationError("unavailable", f"there are no vectors now: {error}") from None
+        vectors = await vectors_of(api, asked.input)
         in_base64 = asked.encoding_format == "base64"
-        told = [base64.b64encode(raw).decode() if in_base64 else np.frombuffer(raw, "<f4").tolist() for raw in vectors]
+        told = [base64.b64encode(raw).decode() if in_base64 else numbers(raw) for raw in vectors]
         data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)]
         counted = sum(map(tokens.estimate, asked.input))
         usage = {"prompt_tokens": counted, "total_tokens": counted}
@@ -230,12 +255,36 @@ def routes(api: Api) -> list[Route]:
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{model}", model, methods=["GET"]),
         Route("/v1/chat/completions", complete, methods=["POST"]),
+        Route("/v1/completions", continue_text, methods=["POST"]),
         Route("/v1/embeddings", embed, methods=["POST"]),
     ]
 
 
-async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool, thinks: bool) -> None:
-    head = {**head, "object": "chat.completion.chunk"}
+async def vectors_of(api: Api, texts: Sequence[str]) -> list[bytes]:
+    """Raises OperationError: there are none now."""
+    try:
+        with trio.fail_after(EMBEDDING_S):
+            return [await api.parts.embedder.passage_in_background(text) for text in texts]
+    except EmbeddingUnavailable as error:
+        raise OperationError("unavailable", f"there are no vectors now: {error}") from None
+
+
+def numbers(vector: bytes) -> list[float]:
+    found: list[float] = np.frombuffer(vector, "<f4").tolist()
+    return found
+
+
+async def _stream(
+    exchange: Exchange,
+    head: dict[str, Any],
+    stream: Stream,
+    *,
+    with_usage: bool,
+    thinks: bool = False,
+    of_text: bool = False,
+) -> None:
+    """``of_text``: as an old completion."""
+    head = head if of_text else {**head, "object": "chat.completion.chunk"}
     last = {"usage": None} if with_usage else {}
 
     async def put(tree: dict[str, Any]) -> None:
@@ -243,7 +292,8 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
 
     def said(text: str, member: str = "content") -> dict[str, Any]:
         delta = {member: text} if stream.begun else {"role": "assistant", member: text}
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}], **last}
+        piece = {"text": text, "logprobs": None} if of_text else {"delta": delta}
+        return {**head, "choices": [{"index": 0, **piece, "finish_reason": None}], **last}
 
     async def think(text: str) -> None:
         stream.headers.update(exchange.headers)
@@ -258,7 +308,8 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
             first = {} if stream.begun else {"role": "assistant", "content": None}
             calling = {"index": 0, "delta": {**first, "tool_calls": numbered}, "finish_reason": None}
             await put({**head, "choices": [calling], **last})
-        end = {"index": 0, "delta": {}, "finish_reason": exchange.finish_reason}
+        none: dict[str, Any] = {"text": "", "logprobs": None} if of_text else {"delta": {}}
+        end = {"index": 0, **none, "finish_reason": exchange.finish_reason}
         await put({**head, "choices": [end], **last})
         if with_usage:
             await put({**head, "choices": [], "usage": _usage(used)})

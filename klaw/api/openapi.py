@@ -3,7 +3,7 @@
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -27,6 +27,7 @@ from starlette.routing import BaseRoute, Route
 
 from klaw import __version__
 from klaw.api.problems import Handler
+from klaw.api.request_auth import prefix_of
 from klaw.convert import wire_name
 from klaw.domain.notes import Column, notes
 from klaw.gateway.origin_check import COOKIE
@@ -36,8 +37,12 @@ from klaw.operations.operation import Operation
 
 PREFIX = "/api/v1"
 JSON = "application/json"
+WHAT = "A personal assistant with a memory."
 
 Schema: TypeAlias = dict[str, Any]
+EVENTS: Schema = {"type": "string"}
+BYTES: Schema = {"type": "string", "format": "binary"}
+"""As OpenAPI 3.0 has it: makers of clients know no other form."""
 
 
 class FieldProblem(TypedDict):
@@ -99,24 +104,24 @@ class About:
                 *([parameter(of_path, "path", {"type": "string"}, required=True)] if of_path else []),
                 *(parameter(name, "query", schema) for name, schema in asked.items()),
             ],
-            {JSON: schema_of(self.body, exact=True)} if self.body else {self.takes: {}} if self.takes else {},
-            {each: answer if each == JSON else {} for each in self.gives},
+            {JSON: schema_of(self.body, exact=True)} if self.body else {self.takes: BYTES} if self.takes else {},
+            {each: answer if each == JSON else EVENTS if each.startswith("text/") else BYTES for each in self.gives},
             status=self.status,
         )
 
 
 def routes(described: Iterable[BaseRoute]) -> list[Route]:
-    @cache
-    def whole() -> bytes:
-        return bytes(JSONResponse(description(described)).body)
+    @lru_cache(4)
+    def whole(prefix: str) -> bytes:
+        return bytes(JSONResponse(description(described, prefix)).body)
 
-    async def describe(_request: Request) -> Response:
-        return Response(whole(), media_type=JSON)
+    async def describe(request: Request) -> Response:
+        return Response(whole(prefix_of(request)), media_type=JSON)
 
     return [Route("/api/openapi.json", describe, methods=["GET"])]
 
 
-def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
+def description(described: Iterable[BaseRoute], prefix: str = "") -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     named: dict[str, Schema] = {}
     schema_of_answer(ProblemDetails, named)
@@ -124,9 +129,12 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
         if isinstance(each, DescribedRoute):
             of_path = next(iter(each.param_convertors), None)
             paths.setdefault(each.path_format, {})[each.method] = each.describe(named, of_path)
+    tags = {tag for methods in paths.values() for each in methods.values() for tag in each["tags"]}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "info": {"title": "Klaw", "description": WHAT, "version": __version__, "license": {"name": "Apache-2.0"}},
+        "servers": [{"url": prefix or "/"}],
+        "tags": [{"name": each} for each in sorted(tags)],
         "security": [{"token": []}, {"login": []}, {}],
         "paths": dict(sorted(paths.items())),
         "components": {
@@ -208,7 +216,7 @@ def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = Fal
             return {"type": [each["type"] for each in parts]}
         return {"anyOf": parts}
     if origin is Literal:
-        return {"enum": list(inner)}
+        return {"const": inner[0]} if len(inner) == 1 else {"enum": list(inner)}
     if origin in (list, tuple, Sequence):
         return {"type": "array", "items": part(inner[0])}
     if origin in (dict, Mapping):

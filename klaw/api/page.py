@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Annotated, Any, TypedDict
@@ -24,7 +24,7 @@ from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import problem
-from klaw.api.request_auth import Api, connection_of, headers_of, place_of
+from klaw.api.request_auth import Api, connection_of, headers_of, place_of, prefix_of
 from klaw.api.streams import while_connected
 from klaw.convert import REQUESTS, Bounds
 from klaw.domain.names import UserId
@@ -67,8 +67,8 @@ def routes(api: Api) -> list[BaseRoute]:
             return Response(status_code=304, headers={"etag": etag})
         return Response(css, media_type="text/css", headers={"etag": etag, "cache-control": "no-cache"})
 
-    async def service_worker(_request: Request) -> Response:
-        text = await api.core.files.run(_service_worker)
+    async def service_worker(request: Request) -> Response:
+        text = await api.core.files.run(_service_worker, prefix_of(request))
         return Response(text, media_type="text/javascript", headers={"cache-control": "no-cache"})
 
     async def logged_in(request: Request) -> Response:
@@ -117,21 +117,23 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@cache
-def _service_worker() -> str:
-    """The service worker, told what it keeps: all that the page consists of, under a name that changes with it."""
+@lru_cache(4)
+def _service_worker(prefix: str) -> str:
+    """The service worker, told what it keeps: all that the page consists of, under a name that changes with it. What
+    else lives on the same host has other names."""
     files = sorted(path for path in STATIC.rglob("*.*") if path.name != "sw.js" and path.suffix != ".png")
-    content = {"/": _index(), "/static/code.css": _code_css()}
-    content |= {f"/static/{path.relative_to(STATIC).as_posix()}": path.read_text("utf-8") for path in files}
+    content = {f"{prefix}/": _index(), f"{prefix}/static/code.css": _code_css()}
+    content |= {f"{prefix}/static/{path.relative_to(STATIC).as_posix()}": path.read_text("utf-8") for path in files}
     script = (STATIC / "sw.js").read_text("utf-8")
-    version = f"klaw {_digest(json.dumps([script, content]))}"
-    return f"const VERSION = {json.dumps(version)}, FILES = {json.dumps([*content])};\n{script}"
+    own = f"klaw{prefix} "
+    told = {"OWN": own, "VERSION": own + _digest(json.dumps([script, content])), "FILES": [*content]}
+    return f"const {', '.join(f'{name} = {json.dumps(value)}' for name, value in told.items())};\n{script}"
 
 
 @cache
 def _index() -> str:
     """The page; the modules of its first view are asked for at once, not one after the other as they are found."""
-    links = "".join(f'<link rel="modulepreload" href="/static/{each}">\n' for each in sorted(first_modules()))
+    links = "".join(f'<link rel="modulepreload" href="static/{each}">\n' for each in sorted(first_modules()))
     return (STATIC / "index.html").read_text("utf-8").replace("<script", links + "<script", 1)
 
 
@@ -339,5 +341,5 @@ def login_routes(api: Api) -> list[Route]:
 
 
 def _set_cookie(response: Response, request: Request, value: str, age_s: int) -> None:
-    more: dict[str, Any] = {"secure": request.headers.get("x-forwarded-proto") == "https"}
-    response.set_cookie(COOKIE, value, max_age=age_s, path="/", httponly=True, samesite="strict", **more)
+    more: dict[str, Any] = {"path": f"{prefix_of(request)}/", "secure": request.url.scheme == "https"}
+    response.set_cookie(COOKIE, value, max_age=age_s, httponly=True, samesite="strict", **more)

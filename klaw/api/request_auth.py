@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import attrs
 import trio
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from klaw.actor.threads import read_input
 from klaw.convert import FRAMES, MOST_VALUES, Converter, read_json
 from klaw.core import Core
-from klaw.domain.names import LOCAL_USER, UserId
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.connection_limits import Connection
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
@@ -46,6 +47,8 @@ class Api:
     parts: Parts
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
     """By user: a request that finds the chat of a transcript stores its question before the next one looks."""
+    going_on: WeakValueDictionary[ChatId, trio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
+    """By chat: what goes on from a response waits for another request that does."""
 
     def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks. ``body_counts``: the whole body is taken from what the user may send before it has come. Raises
@@ -114,6 +117,12 @@ class Api:
 
 def connection_of(request: Request) -> Connection:
     found: Connection = request.scope["state"]["connection"]
+    return found
+
+
+def prefix_of(request: Request) -> str:
+    """The path below which the one who asks sees Klaw, such as ``/klaw``; usually empty."""
+    found: str = request.scope.get("app_root_path", request.scope["root_path"])
     return found
 
 

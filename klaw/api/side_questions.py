@@ -65,7 +65,11 @@ _TASK_SYSTEMS = (
 )
 _BEGINS = re.compile("|".join(_FIRST_WORDS), re.IGNORECASE)
 _IS_TASK = re.compile("|".join(_TASK_SYSTEMS), re.IGNORECASE)
-_HOLE = re.compile(r"<\|?fim_(?:prefix|middle|suffix)\|?>|\{\{FILL_HERE\}\}")
+HOLE = "{{FILL_HERE}}"
+_HOLE = re.compile(
+    r"<[|｜]?fim[_▁](?:prefix|middle|suffix|begin|hole|end)[|｜]?>|\A\s*(?:<PRE>|\[SUFFIX\])|\{\{FILL_HERE\}\}"
+)
+"""The marks of models that complete code, and of Continue."""
 
 _TITLE = r"\b(?:title|name|headline)s?\b"
 _NUMBER = r"(?:\d+|one|two|three|four|five|six|seven|eight|ten)"
@@ -163,10 +167,15 @@ _FORMS = (
 _BY_FORM = tuple((re.compile(form, re.IGNORECASE), re.compile(limit, re.IGNORECASE)) for form, limit in _FORMS)
 
 
+def has_hole(text: str) -> bool:
+    """Whether an editor wants to know what belongs in a place of a text."""
+    return _HOLE.search(text) is not None
+
+
 def is_side_question(text: str, instructions: str = "") -> bool:
     """Whether a program asks for itself, by the last message and the first system text that came with it."""
     text, instructions = text.lstrip(), instructions.lstrip()
-    if _BEGINS.match(text) or _HOLE.search(text) or _IS_TASK.match(instructions):
+    if _BEGINS.match(text) or has_hole(text) or _IS_TASK.match(instructions):
         return True
     places = (text[:HEAD], text[-TAIL:], instructions[:HEAD])
     return any(form.search(place) and limit.search(place) for place in places for form, limit in _BY_FORM)

@@ -10,15 +10,17 @@ import attrs
 from klaw.api.client_messages import ClientTranscript, SentCall, SentText
 from klaw.api.conversation import PlaceInChat
 from klaw.chats.directory import ChatDirectory
-from klaw.chats.requests import ClientCall
+from klaw.chats.requests import ClientCall, Submit
 from klaw.context.repair import calls_of
 from klaw.domain.attachment import files_of
+from klaw.domain.branch import REPLACED
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import CLIENT_CALLS, TOLD, Message, Role, TurnStatus
+from klaw.domain.message import CLIENT_CALLS, TOLD, Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
 from klaw.domain.text import digest_of_words, one_line
-from klaw.errors import InvalidName
+from klaw.errors import BadValue, InvalidName, Problem
+from klaw.store.kinds.variants.replace import Wish
 
 CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
 """Headers that name the chat; the last is what LibreChat's documentation sends its conversation's id in."""
@@ -28,6 +30,8 @@ MAX_CHATS = 50
 """Newest chats of a user among which a transcript is looked for."""
 ROWS_EACH, MORE_ROWS = 8, 32
 """Rows that are read of a chat for each message that came, and more: an answer may have several."""
+ROWS_BEHIND = 1_000
+"""Rows behind an answer among which the next message of the user is looked for."""
 
 
 @attrs.frozen
@@ -94,7 +98,13 @@ class HeldMessage:
 
 
 async def place_of(
-    transcript: ClientTranscript, chats: ChatDirectory, user: UserId, named: RequestedChat | None, new_chat: str
+    transcript: ClientTranscript,
+    chats: ChatDirectory,
+    user: UserId,
+    named: RequestedChat | None,
+    new_chat: str,
+    *,
+    temporary: bool = False,
 ) -> TranscriptPlace:
     """Where the question goes.
 
@@ -103,7 +113,8 @@ async def place_of(
     everything may send nothing of it. Else into the chat, begun by a transcript, that holds exactly what came. An
     answer that is made again, or an edited question, becomes a variant: in the chat that the request names, or in the
     only one that begins so and gave one of the answers which came. Else into a new one. What the client's tools gave
-    goes on with the turn that called them, while it waits.
+    goes on with the turn that called them, while it waits. ``temporary``: a chat that is not named is to be temporary;
+    else it is to be kept.
     """
     history, question = transcript.history, transcript.question
     if transcript.rounds and (waiting := await _waiting(transcript, chats, user, named)):
@@ -112,7 +123,8 @@ async def place_of(
         held, whole = await _held(chats, chat_id(user, named.name), len(history))
         if _same(held, history):
             return TranscriptPlace(chat=named.name)
-        if again := await _failed(chats, chat_id(user, named.name), held, history, question):
+        may_fail = history or not named.resends or len(held) == 1
+        if may_fail and (again := await _failed(chats, chat_id(user, named.name), held, history, question)):
             return TranscriptPlace(chat=named.name, place=PlaceInChat(again=again))
         if whole and _same(held, history[: len(held)]):
             return TranscriptPlace(chat=named.name, missing=history[len(held) :])
@@ -126,7 +138,31 @@ async def place_of(
             return TranscriptPlace(chat=named.name)
         if place := await _parting(chats, user, named.name, history, question):
             return place
-    return await _unnamed(chats, user, history, question) or TranscriptPlace(chat=new_chat, missing=history)
+    found = await _unnamed(chats, user, history, question, temporary=temporary)
+    return found or TranscriptPlace(chat=new_chat, missing=history)
+
+
+async def place_behind(
+    rows: Sequence[Message], transcript: ClientTranscript, chats: ChatDirectory, new_id: str
+) -> TranscriptPlace:
+    """The place behind an answer, given by what its turn left. The variant that it is in is shown, and what followed it
+    there is replaced. Raises BadValue, AnswerRunning."""
+    last, missing = rows[-1], tuple(each for each in transcript.history if not each.is_open)
+    name = name_of(last.chat)
+    here, *behind = await chats.after(last.chat, last.seq - 1, ROWS_BEHIND)
+    if REPLACED in here.metadata:
+        await chats.vary(last.user, name, Wish(which=last.id, number=1), Submit(id=new_id, text=""))
+        here, *behind = await chats.after(last.chat, last.seq - 1, ROWS_BEHIND)
+    if transcript.rounds:
+        for row in rows:
+            if CLIENT_CALLS in row.metadata and (called := results_for(row, transcript.calls)):
+                return TranscriptPlace(chat=name, place=PlaceInChat(turn=row.metadata["turn"], calls=called))
+        raise BadValue((Problem("input", "must have the results of all calls of the response"),))
+    asked = next((each for each in behind if (each.role, each.type) == (Role.USER, MessageKind.TEXT)), None)
+    if asked is not None and missing:
+        text = "must be one message where an earlier response than the newest is gone on from"
+        raise BadValue((Problem("input", text),))
+    return TranscriptPlace(chat=name, missing=missing, place=PlaceInChat(replaced=asked))
 
 
 async def _waiting(
@@ -165,34 +201,29 @@ def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall,
 
 
 async def _unnamed(
-    chats: ChatDirectory, user: UserId, history: Sequence[SentText], question: SentText
+    chats: ChatDirectory, user: UserId, history: Sequence[SentText], question: SentText, *, temporary: bool
 ) -> TranscriptPlace | None:
-    for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
-        if not session.name.startswith(PREFIX):
-            continue
+    listed = await chats.listed(user, MAX_CHATS, archived=False) if history else ()
+    begun = [each for each in listed if each.name.startswith(PREFIX) and each.temporary is temporary]
+    for session in begun:
         chat = chat_id(user, session.name)
         last, _ = await _held(chats, chat, 1)
         if not any(FORGOTTEN in each.last.metadata or each.agrees(history[-1]) for each in last[-2:]):
             continue
         held, whole = await _held(chats, chat, len(history))
         # A transcript that ends with a question whose answer failed must not get into a chat that answers the same one.
-        if whole and _same(held, history) and (history[-1].role == "assistant" or _rests(chats, chat)):
+        if whole and _same(held, history) and (history[-1].role == "assistant" or chats.rests(chat)):
             return TranscriptPlace(chat=session.name)
         if whole and (again := await _failed(chats, chat, held, history, question)):
             return TranscriptPlace(chat=session.name, place=PlaceInChat(again=again))
     alike: list[TranscriptPlace] = []
-    for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
-        if session.name.startswith(PREFIX):
-            place = await _parting(chats, user, session.name, history, question, answered_here=True)
-            alike += [place] if place is not None else []
+    for session in begun:
+        place = await _parting(chats, user, session.name, history, question, answered_here=True)
+        alike += [place] if place is not None else []
     # Of several that begin alike nobody can tell which is meant; and where an answer is written, somebody else waits.
-    if len(alike) == 1 and _rests(chats, chat_id(user, alike[0].chat)):
+    if len(alike) == 1 and chats.rests(chat_id(user, alike[0].chat)):
         return alike[0]
     return None
-
-
-def _rests(chats: ChatDirectory, chat: ChatId) -> bool:
-    return chats.chat_status(chat)["state"] in ("idle", "failed")
 
 
 async def _parting(

@@ -124,6 +124,8 @@ class _Server:
         self._channels = Channels(
             core=app.core, hub=app.hub, chats=app.chats, approvals=app.tools.approvals, voice=app.voice
         )
+        if self.gateway.certificate is not None:
+            app.core.health.add(self.gateway.certificate.problems)
         app.core.changing.checks.append(self.gateway.check)
         app.core.changing.told.append(self._settings_changed)
 
@@ -178,7 +180,8 @@ class _Server:
     @property
     def url(self) -> str:
         host, port = self._address or ("", 0)
-        return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
+        scheme = "ws" if self.gateway.certificate is None else "wss"
+        return f"{scheme}://[{host}]:{port}/ws" if ":" in host else f"{scheme}://{host}:{port}/ws"
 
 
 async def _check_up(

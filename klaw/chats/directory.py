@@ -165,6 +165,10 @@ class ChatDirectory:
             return {"state": "failed"}
         return handle.status()
 
+    def rests(self, chat: ChatId) -> bool:
+        """Whether no answer is being written or about to be."""
+        return self.chat_status(chat)["state"] in ("idle", "failed")
+
     async def unanswered(self, chat: ChatId) -> dict[str, Any] | None:
         """``chat_status`` of a chat in which a message has no answer, as long as nothing is done about that: with the
         ``code`` and ``message`` of why. Read from the store."""

@@ -9,7 +9,7 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.attachment import NamedFile
-from klaw.domain.message import CLIENT_CALLS, MessageKind, NewMessage, Role, TurnRecord, TurnStatus
+from klaw.domain.message import CLIENT_CALLS, MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, CannotReplace, KlawError
@@ -17,7 +17,7 @@ from klaw.llm.types import ModelOptions
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import AppendedMessage
-from klaw.store.kinds.pending import read_rows, unanswered
+from klaw.store.kinds.pending import read_rows
 from klaw.store.kinds.variants.replace import Wish
 from klaw.toolbox.mcp.references import McpReference, attach, references_in
 from klaw.toolbox.mcp.server import McpServer
@@ -154,11 +154,10 @@ async def store_results(
     turn: str, calls: Iterable[ClientCall], chat: ChatId, composer: Composer, core: Core
 ) -> AppendedMessage:
     """Store what a program's tools gave for a turn that waits, once. Returns its question; ``repeated``: all of it was
-    stored before, and no turn has failed since. Raises CannotReplace: the turn is over."""
-    rows, last = await core.readers.run(read_rows, chat, 1), await core.readers.run(unanswered, chat)
+    stored before. Raises CannotReplace: the turn is over."""
+    rows = await core.readers.run(read_rows, chat, 1)
     if rows is None or not any(each.metadata.get("turn") == turn for each in rows.unfinished):
         raise CannotReplace("the turn that called these tools is over")
     made = (attrs.evolve(_result(turn, call, chat, composer), id=f"{turn}.{call.id}") for call in calls)
     stored = await core.writer.run(messages.append, list(made))
-    failed = isinstance(last, TurnRecord) and last.status is TurnStatus.FAILED
-    return AppendedMessage(rows.pending[-1], not failed and all(each.repeated for each in stored))
+    return AppendedMessage(rows.pending[-1], all(each.repeated for each in stored))

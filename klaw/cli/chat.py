@@ -6,7 +6,9 @@ import math
 import os
 import signal
 import sys
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import trio
@@ -30,7 +32,9 @@ def chat_command(args: argparse.Namespace) -> int:
     """Talk. Returns 0; 1: no server, or a message got no answer; 2: wrong arguments; 130: Ctrl-C ended it."""
     try:
         chat = new_chat_name() if args.temporary and args.chat == "main" else chat_name(args.chat)
-        url = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")) or _configured_url(args)
+        url, trusted = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")), None
+        if not url:
+            url, trusted = _configured(args)
         check_url(url)
     except ValueError as exc:
         return _complain(str(exc), 2)
@@ -41,22 +45,22 @@ def chat_command(args: argparse.Namespace) -> int:
     if token and not _is_private(url):
         warn("warning: the token goes over the network unencrypted; use wss://")
     try:
-        return trio.run(_chat, args, url, token, chat)
+        return trio.run(_chat, args, url, token, chat, trusted)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at exit
         return 0
 
 
-async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
+async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str, trusted: Path | None) -> int:
     async def heed_signals() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             await anext(signals)
 
-    code = await run_until_first_ends(partial(_connected, args, url, token, chat), heed_signals)
+    code = await run_until_first_ends(partial(_connected, args, url, token, chat, trusted), heed_signals)
     return EXIT_STOPPED if code is None else code
 
 
-async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
+async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str, trusted: Path | None) -> int:
     once = bool(args.question)
     keyboard = None if args.json or (args.whole and not once) else _keyboard(once=once)
     welcomed = False
@@ -65,7 +69,8 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
         if once and not question:
             return _complain("there is nothing to ask: QUESTION and standard input are empty", 2)
         again_s = PIPE_PATIENCE_S if keyboard is None else math.inf
-        async with connect(url, token=token, name=f"klaw chat {__version__}", again_s=again_s) as client:
+        name = f"klaw chat {__version__}"
+        async with connect(url, token=token, name=name, again_s=again_s, trusted=trusted) as client:
             welcomed = True
             if args.temporary:
                 await client.call("chats_temporary", chat=chat)
@@ -126,10 +131,8 @@ async def _at_terminal(
     return 0
 
 
-def _configured_url(args: argparse.Namespace) -> str:
-    """The address that the configuration, or ``--port``, gives the server."""
-    from pathlib import Path
-
+def _configured(args: argparse.Namespace) -> tuple[str, Path | None]:
+    """The address that the configuration, or ``--port``, gives the server, and its certificate."""
     from klaw.config.load import load
     from klaw.config.paths import Paths
 
@@ -137,13 +140,13 @@ def _configured_url(args: argparse.Namespace) -> str:
     host, port = config.gateway.host, config.gateway.port if args.port is None else args.port
     if port == 0:
         raise ValueError("the configuration leaves the server's port open (gateway.port 0): give it with --port")
-    try:
+    trusted = config.gateway.tls.cert_file
+    with suppress(ValueError):
         address = ipaddress.ip_address(host)
-    except ValueError:
-        return f"ws://{host}:{port}/ws"
-    if address.is_unspecified:
-        address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
-    return f"ws://{f'[{address}]' if address.version == 6 else address}:{port}/ws"
+        if address.is_unspecified:
+            address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
+        host = f"[{address}]" if address.version == 6 else str(address)
+    return f"{'ws' if trusted is None else 'wss'}://{host}:{port}/ws", trusted
 
 
 def _is_private(url: str) -> bool:

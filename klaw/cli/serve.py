@@ -61,7 +61,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     def ready(url: str) -> None:
         hint = ""
         if config.gateway.http.enabled:
-            url, hint = url.replace("ws://", "http://").removesuffix("ws"), "  (open it in a browser)"
+            url, hint = url.replace("ws", "http", 1).removesuffix("ws"), "  (open it in a browser)"
         options = {name: getattr(arguments, name) for name in ("home", "config", "port")}
         given = "".join(f" --{name} {shlex.quote(str(each))}" for name, each in options.items() if each is not None)
         print(f"Klaw listens on {url}{hint}\nChat in another terminal:  {program()} chat{given}", flush=True)

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -42,6 +43,7 @@ async def connect(
     first_s: float = 0.0,
     again_s: float = math.inf,
     backoff: Backoff = BACKOFF,
+    trusted: Path | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a server, and stay connected until the block is left.
 
@@ -51,6 +53,7 @@ async def connect(
         name: this program and its version, for the server's log.
         first_s: how long to try for the first connection; 0: one attempt.
         again_s: how long to try to get a lost connection back.
+        trusted: the certificate of a server, whatever name it has; None: one that this system trusts.
         backoff: the waits between attempts, each taken between half of itself and all of it.
 
     Raises:
@@ -64,7 +67,7 @@ async def connect(
     client = Client(chats or {})
     raised: Exception | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff)
+        nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff, trusted)
         try:
             await client.reconnected()
             yield client
@@ -77,14 +80,20 @@ async def connect(
 
 
 async def _stay_connected(
-    client: Client, url: str, token: str | None, name: str, patience_s: tuple[float, float], backoff: Backoff
+    client: Client,
+    url: str,
+    token: str | None,
+    name: str,
+    patience_s: tuple[float, float],
+    backoff: Backoff,
+    trusted: Path | None,
 ) -> None:
     """Connect again and again, until the owner closes the client, or trying has become pointless."""
     error: Exception = ClientClosed("the client was closed")
     down_since, attempt = trio.current_time(), 0
     try:
         while True:
-            loss = await run_link(url, client.hello(name, token), client)
+            loss = await run_link(url, client.hello(name, token), client, trusted)
             was_up = client.lost(loss)
             if client.closing.is_set():
                 return
@@ -218,13 +227,13 @@ def _closed(closed: ConnectionClosed) -> Loss:
     return Loss(f"closed_{code}", f"the connection was closed ({code})", fatal=code in FATAL_CLOSE_CODES)
 
 
-async def run_link(url: str, hello: Hello, side: Client) -> Loss:
+async def run_link(url: str, hello: Hello, side: Client, trusted: Path | None = None) -> Loss:
     """Make one connection and keep it until it is lost or ``side`` wants it closed. Never raises for what the network
     or the server does."""
     stream, loss = None, Loss("no_answer", "the server did not answer in time")
     try:
         with trio.fail_after(CONNECT_S):
-            stream = await _dial(url)
+            stream = await _dial(url, trusted)
         async with trio.open_nursery() as nursery:
             with suppress(trio.TooSlowError):
                 loss = await _over(stream, url, hello, side, nursery)
@@ -245,11 +254,14 @@ async def run_link(url: str, hello: Hello, side: Client) -> Loss:
     return loss
 
 
-async def _dial(url: str) -> trio.abc.Stream:
+async def _dial(url: str, trusted: Path | None) -> trio.abc.Stream:
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "wss":
-        context = ssl.create_default_context()
+        context = ssl.create_default_context(cafile=trusted)
+        if trusted is not None:
+            context.check_hostname = False
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return await trio.open_ssl_over_tcp_stream(host, parts.port or 443, https_compatible=True, ssl_context=context)
     return await trio.open_tcp_stream(host, parts.port or 80)
 

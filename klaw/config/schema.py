@@ -4,6 +4,7 @@
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Literal
 
 import attrs
@@ -123,14 +124,36 @@ RETIRED: Mapping[tuple[str, ...], str] = {
 """Keys that are accepted without effect, with a warning: path -> what there is instead."""
 
 
+PATH_PREFIX = r"(?=.{0,99}$)((/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+)?"
+"""It gets into HTML, headers and scripts: no dots that lead elsewhere, no ``//host``, no quotes."""
+
+
 @attrs.frozen(kw_only=True)
 class HttpConfig:
     """The page, the HTTP API and what other clients speak, on the gateway's port."""
 
     enabled: bool = key("Serve HTTP beside the WebSocket; false = nothing of it is loaded.", True, restart=True)
+    prefix: str = key(
+        "Path below which a proxy shows Klaw, such as /klaw, if it passes the whole path on.",
+        "",
+        pattern=PATH_PREFIX,
+        hint="be empty, or a path such as /klaw of at most 99 characters, without a slash at its end",
+    )
     max_body_bytes: int = key("Longest body of a request.", 1_048_576, within=(1024, 1_073_741_824))
     requests_per_second: float = key("Requests on one connection, on average; 5 s worth at once.", 50.0, up_to=100_000)
     session_days: float = key("A browser's login ends after so many days.", 30.0, up_to=3660)
+
+
+@attrs.frozen(kw_only=True)
+class TlsConfig:
+    """HTTPS on the gateway's port, without a proxy."""
+
+    cert_file: Path | None = key("Certificate and its chain (PEM), read again when it is renewed; null = no TLS.", None)
+    key_file: Path | None = key("Private key of the certificate (PEM), without a password.", None)
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if (self.cert_file is None) != (self.key_file is None):
+            yield ("keyFile", "is missing: certFile needs it") if self.cert_file else ("certFile", "is missing")
 
 
 @attrs.frozen(kw_only=True)
@@ -164,6 +187,7 @@ class GatewayConfig:
     )
     hello_timeout_s: float = key("A client must say hello within this time.", 10.0, up_to=DAY_S)
     ping_s: float = key("A connection that is silent this long is asked for a sign of life.", 30.0, up_to=DAY_S)
+    tls: TlsConfig = section(TlsConfig, restart=True)
     http: HttpConfig = section(HttpConfig)
 
 

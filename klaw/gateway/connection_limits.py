@@ -106,6 +106,7 @@ class Connection:
     trusted: bool = False
     user: UserId | None = None
     allowance: UserAllowance | None = None
+    encrypted: bool = False
     operator: bool = False
     """It is the admin socket's: the operator asks, without a token and without limits."""
 

@@ -18,7 +18,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from klaw.actor.failure import let_go
 from klaw.errors import HttpRefusal
 from klaw.gateway.connection_limits import Connection
-from klaw.gateway.origin_check import Endpoints, admit, passed_on
+from klaw.gateway.origin_check import Endpoints, admit, parted, passed_on
 from klaw.gateway.services import Services
 from klaw.gateway.session import ClientSession
 from klaw.gateway.tokens import Grant
@@ -94,7 +94,7 @@ async def linger(stream: HalfCloseableStream) -> None:
             return
 
 
-PATHS = ("/", "/ws")
+PATHS = ("", "/", "/ws")
 WEBSOCKET_VERSION = "13"
 
 log = structlog.get_logger("klaw.gateway")
@@ -150,7 +150,8 @@ async def serve_stream(
 
 def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | None:
     """What the request's headers allow; None if hello has to bring a token. Raises HttpRefusal."""
-    if head.path not in PATHS:
+    _, path = parted(head.path, services.config.http.prefix, None)
+    if path not in PATHS:
         raise HttpRefusal(404, "there is nothing here; the WebSocket is at /ws")
     if not head.is_websocket:
         raise HttpRefusal(426, "this is a WebSocket server; chat with: klaw chat")

@@ -24,6 +24,7 @@ from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin_check import Endpoints, is_loopback
 from klaw.gateway.services import Services
 from klaw.gateway.session import ClientSession
+from klaw.gateway.tls import Certificate
 
 STOP_S = 5.0
 """How long sessions get to say goodbye."""
@@ -58,6 +59,8 @@ class Gateway:
         self._arriving: set[trio.CancelScope] = set()
         """Connections without a session yet; a stop does not wait for them."""
         self._admission = Admission(services.config)
+        tls = services.config.tls
+        self.certificate = Certificate(tls, services.clock) if tls.cert_file else None
         self._refusing = 0
         self._port: int | None = None
         self._closed_unheard = 0
@@ -78,13 +81,18 @@ class Gateway:
     async def run(self, vitals: Vitals, started: TaskStarted) -> None:
         """Listen until the mailbox is closed, then say goodbye to every client in bounded time.
 
-        Raises CannotListen: the address is taken or not there; ConfigError: it must not listen there without a token.
+        Raises CannotListen: the address is taken or not there; ConfigError: it must not listen there without a token,
+        or with this certificate.
         """
+        if self.certificate is not None:
+            await self.certificate.load()
         listeners = await self._listen()
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
                 for listener in listeners:
                     accepting.start_soon(self._accept, listener, connections, name="gateway accept")
+                if self.certificate is not None:
+                    accepting.start_soon(self.certificate.stay_fresh, name="gateway certificate")
                 host, port = listeners[0].socket.getsockname()[:2]
                 log.info("listening", address=host, port=port)
                 self._port = port
@@ -104,8 +112,11 @@ class Gateway:
             connections.cancel_scope.deadline = trio.current_time() + STOP_S
 
     async def check(self, settings: EngineConfig) -> None:
-        """Refuse a changed address where it could not listen after a restart. Raises ConfigError."""
+        """Refuse a changed address or certificate with which it could not listen after a restart. Raises
+        ConfigError."""
         new, now = settings.gateway, self._services.config
+        if new.tls.cert_file is not None and new.tls != now.tls:
+            await Certificate(new.tls, self._services.clock).load()
         if (new.host, new.port) != (now.host, now.port):
             self._check_token(new)
             try:
@@ -176,6 +187,7 @@ class Gateway:
             has_unread=partial(_has_unread, connection),
             log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
             pace=TokenBucket.per_second(config.http.requests_per_second, now),
+            encrypted=self.certificate is not None,
             arrived_at=now,
         )
         refused = self._admission.arrive(made, now)
@@ -204,11 +216,18 @@ class Gateway:
             else:
                 self._http.add(connection.id)
 
+        async def serve(plain: trio.SocketStream, below: socket.socket) -> None:
+            connection.has_unread = partial(_has_unread, below)
+            await serve_stream(plain, below, connection, self._services, keep)
+
         try:
             with arriving:
                 await trio.sleep(connection.wait_s)
                 connection.wait_s = 0.0
-                await serve_stream(stream, raw, connection, self._services, keep)
+                if self.certificate is None:
+                    await serve(stream, raw)
+                else:
+                    await self.certificate.serve(stream, self._services.config.hello_timeout_s, serve)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", error=error_class(failures), where=where(failures))
         finally:

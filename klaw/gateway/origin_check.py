@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from klaw.config.schema import GatewayConfig
+from klaw.config.schema import PATH_PREFIX, GatewayConfig
 from klaw.errors import HttpRefusal
 from klaw.gateway.tokens import Authenticator, Grant
 
@@ -83,6 +83,20 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str], place: En
 def passed_on(headers: Mapping[str, str]) -> bool:
     """Whether a proxy passed a request on: then its connection does not say where it comes from."""
     return any(name in _FORWARDED or name.startswith(_FORWARDED_BEGIN) for name in headers)
+
+
+def parted(path: str, own: str, told: str | None) -> tuple[str, str]:
+    """The path of a request as the prefix below which its sender sees Klaw, and Klaw's own path; prefixes are empty, or
+    such as ``/klaw``.
+
+    Args:
+        own: ``gateway.http.prefix``.
+        told: ``X-Forwarded-Prefix`` of a proxy on this machine, which has taken this prefix off the path.
+    """
+    if own and f"{path}/".startswith(f"{own}/"):
+        return own, path[len(own) :]
+    told = (told or "").rstrip("/")
+    return told if re.fullmatch(PATH_PREFIX, told) else "", path
 
 
 def session_of(headers: Mapping[str, str]) -> str | None:

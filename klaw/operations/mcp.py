@@ -283,7 +283,8 @@ async def log_in(asked: McpLogin, _caller: Caller, parts: Parts) -> LoginState:
     if server.config.url is None:
         raise OperationError("bad_args", "is a program on this machine, which needs no login", field="name")
     port = urlsplit(address).port or parts.config.gateway.port
-    return await _state_of(server, server.log_in(f"http://127.0.0.1:{port}{CALLBACK}", device=asked.device))
+    scheme = "https" if address.startswith("wss:") else "http"
+    return await _state_of(server, server.log_in(f"{scheme}://127.0.0.1:{port}{CALLBACK}", device=asked.device))
 
 
 @NOUN.operation("mcp_login_state", BegunLogin, route="POST {name}/login/state", **_LOGIN)

@@ -253,7 +253,7 @@ async def test_null_is_not_given_and_what_is_required_and_not_done_is_refused(ht
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
     refused = await http.post(DOORS[0], json=case("tools_ignored_silently"))  # the model does not call it
     assert (refused.status_code, "tool_choice" in refused.json()["error"]["message"]) == (424, True)
-    assert (await http.post(DOORS[1], json=body("u Hi", format="json"))).status_code == 400
+    assert (await http.post(DOORS[1], json=body("u Hi", format="xml"))).status_code == 400
     assert (await http.post(DOORS[0], json=body("u Hi", tool_choice="auto", n=1))).status_code == 200
 
 

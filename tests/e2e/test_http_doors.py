@@ -148,7 +148,7 @@ async def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(server):
 
 
 @pytest.mark.parametrize(
-    ("path", "error"), [("/v1/moderations", dict), ("/api/pull", str), ("/api/v1/nothing", type(None))]
+    ("path", "error"), [("/v1/moderations", dict), ("/api/unload", str), ("/api/v1/nothing", type(None))]
 )
 async def test_an_unknown_path_is_refused_in_the_form_of_its_api(server, path, error):
     async with http(server) as client:

@@ -229,6 +229,10 @@ async def test_vectors_are_counted_and_pages_of_an_allowed_origin_may_ask(tmp_pa
         made = await in_thread(ask, server)
         assert len(made.data[0].embedding) == len(made.data[1].embedding) > 100
         assert made.usage.total_tokens == made.usage.prompt_tokens == 11
+        two = await http.post("/api/embed", json={"model": "klaw", "input": ["Кошку зовут Мурка", "The cat"]})
+        old = await http.post("/api/embeddings", json={"model": "klaw", "prompt": "The cat"})
+        vectors = [each.embedding for each in made.data]
+        assert [two.json()["embeddings"], old.json()["embedding"]] == [vectors, vectors[1]]
         asked = {"Access-Control-Request-Method": "POST"}
         asked["Access-Control-Request-Headers"] = "authorization, mcp-session-id, mcp-protocol-version, last-event-id"
         for origin, status in (("https://page.example", 200), ("https://evil.example", 400)):

@@ -15,8 +15,8 @@ import pytest
 
 from klaw.actor.threads import ON_LOOP_BYTES, read_input
 from klaw.api import ollama, openai, page, rags
+from klaw.api.client_messages import TranscriptMessage, read_transcript
 from klaw.api.conversation import MessageBody
-from klaw.api.transcript import TranscriptMessage, read_transcript
 from klaw.chats import commands
 from klaw.convert import (
     FRAMES,

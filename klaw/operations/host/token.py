@@ -12,7 +12,7 @@ from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Name, Noun, OfUser, OperationError, Scope, UserName, argument, required
 
 TOKENS = Noun("token", "list, make and revoke access tokens and logins (docs/security.md)")
-ADDRESS = r"https?://(\[[0-9A-Fa-f:.]+\]|[\w.-]{1,253})(:[0-9]{1,5})?"
+ADDRESS = r"https?://(\[[0-9A-Fa-f:.]+\]|[\w.-]{1,253})(:[0-9]{1,5})?(/[\w.~-]+)*"
 _ADDRESS_OF_INTERFACE = 0x8915
 """SIOCGIFADDR of linux/sockios.h."""
 
@@ -123,7 +123,8 @@ def own_addresses(listening: str) -> list[str]:
         host = ipaddress.ip_address(there.hostname or "")
         hosts = _of_this_machine(host.version) if host.is_unspecified else [str(host)]
         reached = [each for each in map(ipaddress.ip_address, dict.fromkeys(hosts)) if not each.is_loopback]
-        return [f"http://{f'[{each}]' if each.version == 6 else each}:{there.port}" for each in reached]
+        scheme = there.scheme.replace("ws", "http")
+        return [f"{scheme}://{f'[{each}]' if each.version == 6 else each}:{there.port}" for each in reached]
     return []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 import attrs
 
-from klaw.domain.message import Message, MessageKind, TurnRecord, TurnStatus
+from klaw.domain.message import CLIENT_CALLS, Message, MessageKind, TurnRecord, TurnStatus
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
 from klaw.store.engine.connect import snapshot
@@ -143,7 +143,9 @@ def read_next(
     unfinished = _unfinished(connection, newest, pending)
     elsewhere = {message.rowid for message in (*pending, *unfinished)}
     said = sum(message.type not in _TOOL_KINDS for message in newest)
-    ended = turns.last(connection, session.chat) if pending else None
+    results = {message.metadata.get("call") for message in unfinished}
+    open_calls = {call for message in unfinished for call in message.metadata.get(CLIENT_CALLS, ())} - results
+    last = turns.last(connection, session.chat) if open_calls else None
     return ChatRows(
         session=session,
         pending=tuple(pending),
@@ -154,7 +156,7 @@ def read_next(
         summarised_to=covered,
         bound=chats.bound(connection, session.user, session.chat),
         temporary=chats.is_temporary(connection, session.chat),
-        waits=ended is not None and ended.status is TurnStatus.WAITING and ended.last_seq == pending[-1].seq,
+        waits=last is not None and last.status is TurnStatus.WAITING and last.last_seq == pending[-1].seq,
     )
 
 

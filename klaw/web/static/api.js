@@ -13,7 +13,7 @@ export class Problem extends Error {
 	}
 }
 
-const V1 = "/api/v1";
+const V1 = "api/v1";
 
 async function ask(method, path, query, body) {
 	const given = Object.entries(query || {}).filter(([, value]) => (value ?? "") !== "");

@@ -1,8 +1,8 @@
-import { get, post, unreachable } from "/static/api.js";
-import { button, closedByBack, h, icon, iconButton, later, moveTo, select, setCurrent, toast } from "/static/dom.js";
-import { LANGUAGES, inShort, language, said, setLanguage, t } from "/static/i18n.js";
-import { Socket } from "/static/socket.js";
-import { VIEWS } from "/static/views.js";
+import { get, post, unreachable } from "./api.js";
+import { button, closedByBack, h, icon, iconButton, later, moveTo, select, setCurrent, toast } from "./dom.js";
+import { LANGUAGES, inShort, language, said, setLanguage, t } from "./i18n.js";
+import { Socket } from "./socket.js";
+import { VIEWS } from "./views.js";
 
 const root = document.documentElement, CODE = "#/code/"; // of a scanned QR code
 const ME = "klaw.me"; // whose the page is without a connection
@@ -112,7 +112,7 @@ function showFrame() {
 		const view = VIEWS.find((each) => each.path === path) || VIEWS[0];
 		const where = rest.map(decodeURIComponent), element = `klaw-${view.path}`, asked = location.hash;
 		try {
-			const { default: View } = await import(`/static/views/${view.path}.js`);
+			const { default: View } = await import(`./views/${view.path}.js`);
 			if (!customElements.get(element)) customElements.define(element, View);
 		} catch {
 			missed = asked;

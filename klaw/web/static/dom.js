@@ -23,7 +23,7 @@ export const shown = (content) => content.flat(Infinity).filter((each) => (each 
 
 export function icon(sign) {
 	const made = document.createElement("template");
-	made.innerHTML = `<svg class="icon" aria-hidden="true"><use href="/static/icons.svg#${sign}"/></svg>`;
+	made.innerHTML = `<svg class="icon" aria-hidden="true"><use href="static/icons.svg#${sign}"/></svg>`;
 	return made.content.firstChild;
 }
 
@@ -190,7 +190,7 @@ const modules = {};
 
 export function opened(name) {
 	// One promise for all: import() may give a module to a later caller first, and pieces of thinking come in order.
-	return modules[name] ??= import(`/static/views/${name}.js`).catch(() => {
+	return modules[name] ??= import(`./views/${name}.js`).catch(() => {
 		delete modules[name];
 		toast(unreachable());
 		return new Promise(() => null); // what was asked for is asked for again by hand

@@ -9,7 +9,7 @@ let forms; // of texts with braces
 
 export async function learn(name = "ru") {
 	if (language !== "ru") return;
-	Object.assign(RU, await (await fetch(`/static/${name}.json`)).json());
+	Object.assign(RU, await (await fetch(`static/${name}.json`)).json());
 	forms = null;
 }
 

@@ -6,7 +6,7 @@ const LONG = 200; // characters: what may have more gets several lines
 let loading;
 
 function described() {
-	loading ??= fetch("/api/openapi.json").then((response) => response.json()).catch((error) => {
+	loading ??= fetch("api/openapi.json").then((response) => response.json()).catch((error) => {
 		loading = null;
 		throw error;
 	});

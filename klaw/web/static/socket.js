@@ -36,7 +36,7 @@ export class Socket extends EventTarget {
 	connect() {
 		if (this.socket?.readyState <= WebSocket.OPEN) return;
 		clearTimeout(this.timer);
-		const socket = this.socket = new WebSocket(`${location.origin.replace("http", "ws")}/ws`);
+		const socket = this.socket = new WebSocket(new URL("ws", location).href.replace("http", "ws"));
 		socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", html: true,
 			chats: Object.fromEntries(this.chats) });
 		socket.onmessage = (event) => this.take(JSON.parse(event.data));

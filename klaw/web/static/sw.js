@@ -1,4 +1,4 @@
-// Keeps the page's files, and shows notifications. The server puts VERSION, a digest of all files, and FILES before it.
+// Keeps the page's files, and shows notifications. The server says first what OWN, VERSION and FILES are.
 
 const on = (type, take) => addEventListener(type, (event) => event.waitUntil(take(event)));
 
@@ -8,7 +8,7 @@ on("install", async () => {
 });
 
 on("activate", async () => {
-	for (const name of await caches.keys()) if (name !== VERSION) await caches.delete(name);
+	for (const name of await caches.keys()) if (name.startsWith(OWN) && name !== VERSION) await caches.delete(name);
 	await clients.claim();
 });
 
@@ -33,16 +33,16 @@ on("push", ({ data }) => notify(data.json()));
 on("message", ({ data }) => notify(data)); // of a page out of sight
 
 async function notify({ chat, title = "Klaw", text, tool }) {
-	const words = location.search === "?ru" && await (await caches.match("/static/ru.json"))?.json();
+	const words = location.search === "?ru" && await (await caches.match("static/ru.json"))?.json();
 	const t = (english) => words?.[english] || english;
 	const body = tool ? `${t("Waits for your permission")}: ${tool}` : text || t("New message");
 	const data = `#/chats/${encodeURIComponent(chat)}`;
-	await registration.showNotification(title, { body, tag: chat, renotify: true, icon: "/static/icon-192.png", data });
+	await registration.showNotification(title, { body, tag: chat, renotify: true, icon: "static/icon-192.png", data });
 }
 
 on("notificationclick", async ({ notification }) => {
 	notification.close();
 	const [page] = await clients.matchAll({ type: "window", includeUncontrolled: true });
 	page?.postMessage(notification.data);
-	await (page ? page.focus() : clients.openWindow(`/${notification.data}`));
+	await (page ? page.focus() : clients.openWindow(`./${notification.data}`));
 });

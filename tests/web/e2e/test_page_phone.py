@@ -185,6 +185,7 @@ async def test_the_app_opens_without_a_server_and_sends_later(tmp_path, locale):
         await server.start()
 
 
+WORKER = 'const OWN = "klaw ", VERSION = "klaw {0}", FILES = ["/", "/static/app.js"];\n'
 VERSION = "<!doctype html><title>{0}</title><script src='/static/app.js'></script>"
 
 
@@ -196,7 +197,7 @@ class Versions(BaseHTTPRequestHandler):
         files = {
             "/": ("text/html", VERSION.format(version)),
             "/static/app.js": ("text/javascript", f"window.module = {json.dumps(version)};"),
-            "/sw.js": ("text/javascript", f'const VERSION = "{version}", FILES = ["/", "/static/app.js"];\n{script}'),
+            "/sw.js": ("text/javascript", WORKER.format(version) + script),
         }
         kind, body = files.get(self.path, ("text/plain", version))
         self.send_response(503 if self.server.broken else 200)
@@ -215,6 +216,7 @@ async def test_a_new_version_is_taken_at_the_next_load(tmp_path):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def look(page, wrong):
+        page.evaluate("caches.open('another app')")
         page.evaluate("void navigator.serviceWorker.register('/sw.js', { updateViaCache: 'none' })")
         controlled(page)
         page.reload()
@@ -223,7 +225,7 @@ async def test_a_new_version_is_taken_at_the_next_load(tmp_path):
         server.version = "two"
         page.reload()
         assert (page.title(), page.evaluate("window.module")) == ("two", "two")
-        wait_until(page, "caches.keys().then((names) => names.join() === 'two')")
+        wait_until(page, "caches.keys().then((names) => names.join() === 'another app,klaw two')")
         server.version, server.broken = "a proxy's page", True
         page.reload()
         assert (page.title(), page.evaluate("window.module")) == ("two", "two")
@@ -231,7 +233,7 @@ async def test_a_new_version_is_taken_at_the_next_load(tmp_path):
         server.version, server.broken = "three", False
         page.reload()
         assert (page.title(), page.evaluate("window.module")) == ("three", "three")
-        assert kept(page).keys() <= {"two", "three"}
+        assert kept(page).keys() <= {"another app", "klaw two", "klaw three"}
 
     try:
         await in_browser(look, f"http://127.0.0.1:{server.server_port}", service_workers="allow")

@@ -10,7 +10,7 @@ import attrs
 
 from klaw.config.schema import AttachmentsConfig
 from klaw.domain.attachment import FILES, NamedFile
-from klaw.domain.branch import Fork, parting
+from klaw.domain.branch import REPLACED, Fork, parting
 from klaw.domain.fact import FactId
 from klaw.domain.forget import MARK
 from klaw.domain.imported import ORIGIN
@@ -38,7 +38,7 @@ class Wish:
     files: Sequence[NamedFile] | None = None
     """Of the new message; None: those of the old one."""
     number: int | None = None
-    """It gets nothing new: this variant of it is shown."""
+    """It gets nothing new: this variant of it is shown; of a message that is named by its id, the one that it is in."""
 
 
 def vary(
@@ -76,6 +76,11 @@ def vary(
 
 
 def _show(tx: Transaction, at: NewMessage, seq: int | str | None, number: int) -> None:
+    if isinstance(seq, str):
+        row = messages.find(tx.connection, at.user, seq)
+        if row is not None and REPLACED in row.metadata:
+            _activate(tx, at, row.metadata[REPLACED], None)
+        return
     tree = tree_of(tx.connection, at.chat)
     places = [each for each in tree.places() if isinstance(seq, int) and each.holds(seq)]
     variants = tree.variants(places[-1].fork) if places else []

@@ -78,5 +78,5 @@ function addPhone(user) {
 			h("div.buttons", copyButton(url, "Copy the link")));
 	};
 	const isHere = /^(localhost|127\.|\[::1\])/.test(location.hostname);
-	openDialog(t("Add a phone"), (dialog) => show(dialog, isHere ? undefined : location.origin));
+	openDialog(t("Add a phone"), (dialog) => show(dialog, isHere ? undefined : location.href.split("/#")[0]));
 }

@@ -26,6 +26,6 @@ export default class extends Panel {
 function backup({ name, time, problem, bytes, left_out: out, holds_forgotten: forgotten }) {
 	const about = problem ? said(problem) : inLine(size(bytes), out.length && t("Left out", out.length),
 		forgotten && t("still holds something forgotten"));
-	const download = { href: `/api/v1/backup/${name}/archive`, download: "", ariaLabel: t("Download", name) };
+	const download = { href: `api/v1/backup/${name}/archive`, download: "", ariaLabel: t("Download", name) };
 	return row(time ? when(time) : name, about, time && h("a.button", download, t("Download")));
 }

@@ -108,7 +108,7 @@ class Files extends HTMLElement {
 		const { chip, progress } = told, { type, sha256, reading } = file;
 		told.file = file;
 		progress.hidden = true;
-		if (type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `/api/v1/files/${sha256}` }));
+		if (type?.startsWith("image/")) chip.prepend(h("img", { alt: "", src: `api/v1/files/${sha256}` }));
 		if (reading) chip.append(h("small.reading", said(reading)));
 		this.changed();
 		this.hear?.(told);
@@ -143,7 +143,7 @@ async function scaled(file) {
 }
 
 export const shownFiles = (files) => h("div.files", files.map(({ sha256, name, type, bytes, reading }) => {
-	const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
+	const href = `api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
 	if (type?.startsWith("audio/")) return h("audio", { controls: true, preload: "none", title: name, src: href });
 	return type?.startsWith("image/")
 		? h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }))

@@ -1,7 +1,7 @@
-import { post } from "/static/api.js";
-import { tools } from "/static/app.js";
-import { failure, h, mainButton } from "/static/dom.js";
-import { t } from "/static/i18n.js";
+import { post } from "../api.js";
+import { tools } from "../app.js";
+import { failure, h, mainButton } from "../dom.js";
+import { t } from "../i18n.js";
 
 export function showLogin(problem) {
 	const field = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });

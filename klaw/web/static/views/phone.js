@@ -10,11 +10,11 @@ export async function install() {
 	socket.addEventListener("online", tell);
 	document.addEventListener("visibilitychange", tell);
 	if (!worker) return;
-	if (language === "ru") document.querySelector("[rel=manifest]").href = "/static/ru.webmanifest";
+	if (language === "ru") document.querySelector("[rel=manifest]").href = "static/ru.webmanifest";
 	socket.addEventListener("frame", ({ detail }) => notify(detail));
 	worker.addEventListener("message", ({ data }) => { location.hash = data; });
 	// Not with a certificate that is not trusted.
-	await worker.register(`/sw.js?${language}`, { updateViaCache: "none" }).catch(() => null);
+	await worker.register(`sw.js?${language}`, { updateViaCache: "none" }).catch(() => null);
 	const known = store[ID] && await (await pushes())?.getSubscription();
 	if (known) tellServer(known).catch(() => null); // the login may be a new one
 }
@@ -55,7 +55,7 @@ async function switchOff() {
 
 export async function notifications() {
 	if (!worker) return toast(t("Notifications need HTTPS: docs/phone.md says how to set it up at home."));
-	const { form, openDialog } = await import("/static/forms.js");
+	const { form, openDialog } = await import("../forms.js");
 	const about =
 		t("Of answers, reminders, results of tasks and questions that wait for you, while you do not have Klaw in sight.");
 	const dialog = openDialog(t("Notifications"), h("p", about), form([
@@ -84,6 +84,6 @@ export async function logOut() {
 	}
 	clear();
 	await (await worker?.getRegistration())?.unregister();
-	for (const name of await globalThis.caches?.keys() || []) await caches.delete(name);
+	for (const name of await globalThis.caches?.keys() || []) if (/^klaw\b/.test(name)) await caches.delete(name);
 	location.reload();
 }

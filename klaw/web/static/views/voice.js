@@ -56,7 +56,7 @@ async function hear(files, told) {
 
 export async function speak(row, chat) {
 	const body = JSON.stringify({ chat, seq: Number(row.dataset.seq) });
-	const response = await fetch("/api/v1/voice/speak", { method: "POST", body }).catch(() => null);
+	const response = await fetch("api/v1/voice/speak", { method: "POST", body }).catch(() => null);
 	if (!response?.ok) return toast(new Problem(response?.status, parsed(await response?.text(), null) || {}).message);
 	row.querySelector(".aloud")?.remove();
 	row.append(h("audio.aloud", { controls: true, autoplay: true, src: URL.createObjectURL(await response.blob()) }));

@@ -6,7 +6,7 @@ export const addressOf = (base, { document, start, end }) =>
 	`#/knowledge/${encodeURIComponent(base)}/${document}/${start ?? 0}-${end ?? 0}`;
 
 export const originalOf = (document, page) => h("a.button", { target: "_blank", rel: "noopener",
-	href: `/api/v1/kb/documents/${document}/file${page ? `#page=${page}` : ""}` }, t("Open the file"));
+	href: `api/v1/kb/documents/${document}/file${page ? `#page=${page}` : ""}` }, t("Open the file"));
 
 export const passageLine = (base, each, opened, after, before) => h("li",
 	h("p", before && h("strong", before),
