@@ -47,7 +47,7 @@ test-matrix: $(VENV)/.installed-dev $(SYNAPSE)/.installed
 
 # With the MCP conformance suite and npm's server-everything (100 MB, with the Node.js that they need).
 test-mcp: $(VENV)/.installed-dev $(MCP)/.installed
-	@KLAW_TEST_MCP=$(MCP) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_mcp_conformance.py tests/e2e/test_mcp_in_chat.py $(ARGS)
+	@KLAW_TEST_MCP=$(MCP) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_mcp_conformance.py tests/e2e/test_mcp_oauth.py tests/e2e/test_mcp_in_chat.py $(ARGS)
 
 # With libraries and commands of others that use Klaw as their model (1 GB, with the Node.js that they need).
 test-clients: $(VENV)/.installed-dev $(CLIENTS)/.installed

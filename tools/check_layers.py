@@ -134,7 +134,7 @@ MOST_LINES = 400
 MOST_IN_FOLDER = 24
 FULLER = {"domain"}
 """Folders with more modules; to become none."""
-MOST_MODULES = 550
+MOST_MODULES = 552
 """Python files below klaw/."""
 
 

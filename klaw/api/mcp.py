@@ -16,9 +16,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from klaw.actor.threads import Threads
 from klaw.api.problems import of_error, problem
-from klaw.api.request_auth import Api
+from klaw.api.request_auth import Api, address_of
 from klaw.api.streams import while_connected
-from klaw.errors import INSTALL_AGAIN
+from klaw.errors import INSTALL_AGAIN, HttpRefusal
 from klaw.operations.handler import Caller
 from klaw.operations.perform import perform, read, read_tool_call
 
@@ -31,26 +31,49 @@ WITH_BATCHES = "2025-03-26"
 MAX_BATCH = 20
 
 
+_OF_RESOURCE, _OF_SERVER = (f"/.well-known/oauth-{each}" for each in ("protected-resource", "authorization-server"))
+
+
 def routes(api: Api) -> list[BaseRoute]:
     threads = Threads("loading MCP", 1)
+    authorizing: Any = None
+
+    async def authorize(request: Request) -> Response:
+        nonlocal authorizing
+        oauth = await threads.run(importlib.import_module, "klaw.api.oauth")
+        authorizing = authorizing or oauth.AuthorizationServer(api)
+        return cast("Response", await authorizing.answer(request))
 
     async def answer(request: Request) -> Response:
-        grant = api.grant(request)
+        try:
+            grant = api.grant(request, mcp=True)
+        except HttpRefusal as refused:
+            if refused.status != 401:
+                raise
+            place = f"{address_of(request, api)}{_OF_RESOURCE}{PATH}"
+            wrong = 'error="invalid_token", ' if "authorization" in request.headers else ""
+            told = f'Bearer {wrong}resource_metadata="{place}", scope="mcp"'
+            raise HttpRefusal(401, str(refused), {"WWW-Authenticate": told}) from None
         body = await api.body(request, MAX_BYTES)
         if importlib.util.find_spec("mcp") is None:
             return problem(501, "not_implemented", f"the Python package mcp is missing: {INSTALL_AGAIN}")
         sdk = await threads.run(importlib.import_module, "klaw.api.mcp_server")
         # Never more than the user's own: an operator's token is one in the hands of a model here.
         caller = Caller(user=grant.user, client=f"mcp:{grant.token or 'local'}")
+        answering = partial(sdk.answering, partial(_ask, sdk, api, caller), address_of(request, api))
         if body.lstrip()[:1] == b"[" and request.headers.get(VERSION_HEADER, WITH_BATCHES) == WITH_BATCHES:
-            batch = partial(_answer_batch, sdk, partial(_ask, sdk, api, caller), body, request.scope)
-            return await while_connected(request.receive, batch)
-        return cast("Response", partial(_answer, sdk, partial(_ask, sdk, api, caller), body))
+            return await while_connected(request.receive, partial(_answer_batch, answering, body, request.scope))
+        return cast("Response", partial(_answer, answering, body))
 
-    return [Route(PATH, answer, methods=["POST"])]
+    return [
+        Route(PATH, answer, methods=["POST"]),
+        *(Route(f"{each}{{resource:path}}", authorize, methods=["GET"]) for each in (_OF_RESOURCE, _OF_SERVER)),
+        Route("/oauth/authorize", authorize, methods=["GET", "POST"]),
+        *(Route(f"/oauth/{each}", authorize, methods=["POST"]) for each in ("token", "register", "revoke")),
+    ]
 
 
-async def _answer(sdk: Any, ask: Any, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer(answering: Any, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
     begun = False
 
     async def again() -> Message:
@@ -60,11 +83,11 @@ async def _answer(sdk: Any, ask: Any, body: bytes, scope: Scope, receive: Receiv
         begun = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async with sdk.answering(ask) as manager:
+    async with answering() as manager:
         await manager.handle_request(scope, again, send)
 
 
-async def _answer_batch(sdk: Any, ask: Any, body: bytes, scope: Scope) -> Response:
+async def _answer_batch(answering: Any, body: bytes, scope: Scope) -> Response:
     """Answer several messages one after the other, each by itself."""
     try:
         messages = json.loads(body)
@@ -83,7 +106,7 @@ async def _answer_batch(sdk: Any, ask: Any, body: bytes, scope: Scope) -> Respon
         async def keep(part: Message, said: bytearray = said) -> None:
             said.extend(part.get("body", b""))
 
-        await _answer(sdk, ask, json.dumps(message).encode(), scope, trio.sleep_forever, keep)
+        await _answer(answering, json.dumps(message).encode(), scope, trio.sleep_forever, keep)
         if said:
             answers.append(json.loads(said))
     return JSONResponse(answers) if answers else Response(status_code=202)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import mcp_types as types
 from mcp import MCPError
@@ -18,6 +19,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from klaw import __version__
 from klaw.domain.text import cut, one_line
+from klaw.operations.memory.people import told
 from klaw.operations.perform import schema_of_tool, tools
 
 INSTRUCTIONS = """Klaw remembers what its user said, in all chats, and facts, topics and people drawn from it.
@@ -42,7 +44,9 @@ Ask: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Calls a tool with arguments, for the client's user. Raises Refused."""
 
 
-def make_server(ask: Ask) -> Server[Any]:
+def make_server(ask: Ask, address: str = "") -> Server[Any]:
+    """``address``: of the page, for links to what was found; empty: there are none."""
+
     async def list_tools(_context: Any, params: Any) -> types.ListToolsResult:
         _from_the_beginning(params)
         return types.ListToolsResult(tools=_tools())
@@ -52,9 +56,12 @@ def make_server(ask: Ask) -> Server[Any]:
             raise MCPError(types.INVALID_PARAMS, f"there is no such tool; there are: {', '.join(tools())}")
         try:
             answer, failed = await ask(params.name, params.arguments or {}), False
+            if params.name in ("search", "fetch"):
+                answer = linked(answer, address, (params.arguments or {}).get("id"))
         except ToolCallRefused as error:
             answer, failed = error.told, True
-        return types.CallToolResult(content=[types.TextContent(type="text", text=_json(answer))], is_error=failed)
+        text = types.TextContent(type="text", text=_json(answer))
+        return types.CallToolResult(content=[text], structured_content=answer, is_error=failed)
 
     async def list_resources(_context: Any, params: Any) -> types.ListResourcesResult:
         _from_the_beginning(params)
@@ -101,11 +108,51 @@ def make_server(ask: Ask) -> Server[Any]:
 
 
 @asynccontextmanager
-async def answering(ask: Ask) -> AsyncIterator[StreamableHTTPSessionManager]:
+async def answering(ask: Ask, address: str) -> AsyncIterator[StreamableHTTPSessionManager]:
     """What answers one request over HTTP; its tasks end with the block."""
-    manager = StreamableHTTPSessionManager(app=make_server(ask), json_response=True, stateless=True)
+    manager = StreamableHTTPSessionManager(app=make_server(ask, address), json_response=True, stateless=True)
     async with manager.run():
         yield manager
+
+
+def linked(answer: dict[str, Any], address: str, asked: str | None = None) -> dict[str, Any]:
+    """An answer in which each result of ``search`` and what ``fetch`` shows have ``id``, ``title`` and ``url``, and the
+    latter ``text`` and ``metadata``, too: what the connectors of ChatGPT read. ``fetch`` takes each ``id``."""
+    if "results" in answer:
+        return {**answer, "results": [{**each, **_link(each, address)} for each in answer["results"]]}
+    said = "\n\n".join(f"{each['role']}: {each['content']}" for each in answer.get("messages", ()))
+    match answer["kind"]:
+        case "fact":
+            shown, text = {"kind": "fact", **answer["fact"]}, answer["fact"]["text"]
+        case "topic" | "person" as kind:
+            shown = {"kind": kind, **answer[kind]}
+            text = f"{shown['summary']}\n\n{said}" if kind == "topic" else "  ".join(filter(None, told(shown)))
+        case "file":
+            shown, text = answer, answer["text"]
+        case _:
+            shown, text = answer, said
+    link = _link({"snippet": text, **shown}, address)
+    return {**answer, **link, "id": asked or link["id"], "text": text, "metadata": {"kind": answer["kind"]}}
+
+
+def _link(of: dict[str, Any], address: str) -> dict[str, str]:
+    """Id, title and address of a result or of what it names."""
+    kind, own = of.get("kind", "message"), of.get("id")
+    named, title, place = f"{kind}:{own}", of["snippet"], f"memory/{'people' if kind == 'person' else f'{kind}s'}/{own}"
+    if kind == "person":
+        title = of["name"]
+    elif kind == "file":
+        named, title, place = f"file:{of['path']}", of["path"], "memory"
+    elif kind not in ("fact", "topic"):
+        chat = of["chat"].partition(":")[2]
+        named = f"{chat}#{of['seq']}"
+        title, place = f"{of.get('name') or chat}: {title}", f"chats/{quote(chat, safe='')}/{of['seq']}"
+    link = {"url": f"{address}/#/{place}"} if address else {}
+    return {
+        "id": own if kind in ("fact", "message") and own else named,
+        "title": cut(one_line(title), MAX_NAME),
+        **link,
+    }
 
 
 def _from_the_beginning(params: Any) -> None:

@@ -297,7 +297,7 @@ def login_routes(api: Api) -> list[Route]:
 
     async def log_in(request: Request) -> Response:
         authenticator = api.services.auth
-        check_origin(headers_of(request), api.services.config.allowed_origins, place_of(request))
+        check_origin(headers_of(request), api.services.config.page_origins, place_of(request))
         given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
         if given.code is not None:
             grant = authenticator.redeem(given.code)
@@ -307,11 +307,8 @@ def login_routes(api: Api) -> list[Route]:
             why = "this token is not valid; klaw token add makes one"
         if grant is None:
             raise HttpRefusal(401, why)
-        now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
-        add = partial(tokens.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
-        secret = await api.core.files.run(add)
         response = JSONResponse({"user": grant.user, "operator": grant.operator})
-        _set_cookie(response, request, secret, round(holds_s))
+        await begin_login(api, request, response, grant)
         return response
 
     async def log_out(request: Request) -> Response:
@@ -338,6 +335,12 @@ def login_routes(api: Api) -> list[Route]:
         DescribedRoute(f"{PREFIX}/login", log_in, "POST", begun),
         DescribedRoute(f"{PREFIX}/logout", log_out, "POST", ended),
     ]
+
+
+async def begin_login(api: Api, request: Request, response: Response, grant: tokens.Grant) -> None:
+    now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
+    add = partial(tokens.add_login, api.services.auth.path, grant, iso(now), iso(now + holds_s))
+    _set_cookie(response, request, await api.core.files.run(add), round(holds_s))
 
 
 def _set_cookie(response: Response, request: Request, value: str, age_s: int) -> None:

@@ -62,7 +62,7 @@ def of_error(error: Exception) -> JSONResponse:
     match error:
         case HttpRefusal(status=status, headers=headers):
             more = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-            return problem(status, _code(status), str(error), headers={**headers, **more})
+            return problem(status, _code(status), str(error), headers={**more, **headers})
         case HTTPException(status_code=status, detail=detail):
             return problem(status, _code(status), detail, headers=error.headers)
     told = refusal_of(error)

@@ -18,7 +18,7 @@ from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.connection_limits import Connection
-from klaw.gateway.origin_check import Endpoints, admit, passed_on
+from klaw.gateway.origin_check import Endpoints, admit, passed_on, written
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import OPERATOR, Caller, Parts
@@ -50,16 +50,17 @@ class Api:
     going_on: WeakValueDictionary[ChatId, trio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     """By chat: what goes on from a response waits for another request that does."""
 
-    def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
-        """Who asks. ``body_counts``: the whole body is taken from what the user may send before it has come. Raises
-        HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections, or too much asked."""
+    def grant(self, request: Request, *, body_counts: bool = True, mcp: bool = False) -> Grant:
+        """Who asks. ``body_counts``: the whole body is taken from what the user may send before it has come. ``mcp``:
+        as for ``Authenticator.grant``. Raises HttpRefusal: nobody who may; the origin or the host is not allowed; too
+        many connections, or too much asked."""
         if connection_of(request).operator:
             return Grant(user=LOCAL_USER, token=None, operator=True)
         headers, place = headers_of(request), place_of(request)
         if place.loopback and not self.services.auth.has_tokens:
             # Some programs always send a token; it means nothing while the server has none.
             headers.pop("authorization", None)
-        grant = admit(headers, self.services.auth, self.services.config.allowed_origins, place)
+        grant = admit(headers, self.services.auth, self.services.config.page_origins, place, mcp=mcp)
         if grant is None:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer TOKEN (klaw token add), or log in")
         if grant.token is None and not place.is_own(headers.get("host")):
@@ -124,6 +125,13 @@ def prefix_of(request: Request) -> str:
     """The path below which the one who asks sees Klaw, such as ``/klaw``; usually empty."""
     found: str = request.scope.get("app_root_path", request.scope["root_path"])
     return found
+
+
+def address_of(request: Request, api: Api) -> str:
+    """Where whoever asks reaches Klaw, such as ``https://klaw.example.org``. Raises HttpRefusal: no usable host."""
+    if (public := api.services.config.http.public_url) is not None:
+        return public.rstrip("/")
+    return written(f"{request.url.scheme}://{request.headers.get('host', '')}") + prefix_of(request)
 
 
 def headers_of(request: Request) -> dict[str, str]:

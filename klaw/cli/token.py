@@ -134,5 +134,6 @@ def _access(here: Here) -> "TokenTable":
 
 def _about(token: "StoredToken") -> str:
     told = ["operator"] if token.operator else []
+    told += [f"MCP client: {token.mcp.name}"] if token.mcp else []
     told += [f"login with {token.login_of} until {token.expires_at}"] if token.login_of else []
     return f"  {', '.join(told)}" if told else ""

@@ -10,7 +10,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.channels import ChannelsConfig
-from klaw.config.keys import DAY_S, YEAR_S, key, section
+from klaw.config.keys import ADDRESS, DAY_S, YEAR_S, key, section
 from klaw.config.llm import (
     BUILT_IN_MODEL,
     LOCAL_PROVIDER,
@@ -141,7 +141,14 @@ class HttpConfig:
     )
     max_body_bytes: int = key("Longest body of a request.", 1_048_576, within=(1024, 1_073_741_824))
     requests_per_second: float = key("Requests on one connection, on average; 5 s worth at once.", 50.0, up_to=100_000)
-    session_days: float = key("A browser's login ends after so many days.", 30.0, up_to=3660)
+    session_days: float = key(
+        "A browser's login ends after so many days; an MCP client's so long after it was used last.", 30.0, up_to=3660
+    )
+    public_url: str | None = key(
+        "The address of Klaw's page for browsers elsewhere, behind a proxy or a tunnel; null = as each request says.",
+        None,
+        **ADDRESS,
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -189,6 +196,12 @@ class GatewayConfig:
     ping_s: float = key("A connection that is silent this long is asked for a sign of life.", 30.0, up_to=DAY_S)
     tls: TlsConfig = section(TlsConfig, restart=True)
     http: HttpConfig = section(HttpConfig)
+
+    @property
+    def page_origins(self) -> tuple[str, ...]:
+        """Origins of pages that may connect, besides those of the addresses that the server knows of itself."""
+        public = self.http.public_url
+        return (*self.allowed_origins, *(["/".join(public.split("/")[:3])] if public else []))
 
 
 @attrs.frozen(kw_only=True)

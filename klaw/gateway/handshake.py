@@ -155,7 +155,7 @@ def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | N
         raise HttpRefusal(404, "there is nothing here; the WebSocket is at /ws")
     if not head.is_websocket:
         raise HttpRefusal(426, "this is a WebSocket server; chat with: klaw chat")
-    grant = admit(head.headers, services.auth, services.config.allowed_origins, place)
+    grant = admit(head.headers, services.auth, services.config.page_origins, place)
     if grant is None and not (place.loopback or services.auth.has_tokens):
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
     if head.headers.get("sec-websocket-version", WEBSOCKET_VERSION) != WEBSOCKET_VERSION:

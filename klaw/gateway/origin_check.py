@@ -60,15 +60,17 @@ class Endpoints:
         return is_loopback(name) or name in self.own_hosts
 
 
-def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[str], place: Endpoints) -> Grant | None:
+def admit(
+    headers: Mapping[str, str], auth: Authenticator, allowed: Collection[str], place: Endpoints, *, mcp: bool = False
+) -> Grant | None:
     """What a request with these headers (names in lower case) may do; None if it brought nothing that allows anything.
-    Raises HttpRefusal: its origin is not allowed, or its token is wrong."""
+    ``mcp``: as for ``Authenticator.grant``. Raises HttpRefusal: its origin is not allowed, or its token is wrong."""
     check_origin(headers, allowed, place)
     token = _bearer(headers.get("authorization"))
     session = None if token is not None else session_of(headers)
     if session is not None and (grant := auth.grant(session, loopback=False, login=True)) is not None:
         return grant
-    grant = auth.grant(token, loopback=place.loopback)
+    grant = auth.grant(token, loopback=place.loopback, mcp=mcp)
     if grant is None and token is not None:
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
     return grant
@@ -149,9 +151,11 @@ def _origin(text: str) -> tuple[str, str, int] | None:
 
 
 def written(origin: str) -> str:
-    """A valid origin as browsers write it: lower case, without its scheme's usual port."""
+    """A valid origin as browsers write it: lower case, without its scheme's usual port. Raises HttpRefusal: it is none,
+    because it was made of a request's ``Host``."""
     found = _ORIGIN.fullmatch(origin.lower())
-    assert found is not None
+    if found is None or _port(found) > 65535:
+        raise HttpRefusal(400, "the request's Host header is not usable")
     is_usual = _port(found) in (0, _PORTS.get(found["scheme"]))
     return f"{found['scheme']}://{found['name']}{'' if is_usual else f':{_port(found)}'}"
 

@@ -31,12 +31,30 @@ MAX_FILE_BYTES = 1 << 22
 FILE_NAME = "tokens.json"
 _PREFIX = "klaw_"
 MAX_LOGINS = 32
-"""Browsers of one user that are logged in; the oldest is logged out."""
+"""Browsers of one user that are logged in, and MCP clients that are connected; the one that would end first goes."""
+ACCESS_S = 3600.0
+"""How long an MCP client's access token holds."""
 CODE_S = 600.0
 """How long a code can be used."""
 MAX_CODES = 100
 
 log = structlog.get_logger("klaw.auth")
+
+
+@attrs.frozen(kw_only=True)
+class McpClient:
+    """A program that a user let in over OAuth. Its tokens are ``SECRET.REST``, where the SHA-256 of SECRET is that of
+    the stored token: by it a refresh token that was used before is recognised."""
+
+    name: str
+    """What it calls itself."""
+    id: str
+    """Its ``client_id``."""
+    access: str = attrs.field(default="", repr=False)
+    """The SHA-256 of its access token …"""
+    access_until: str = ""
+    refresh: str = attrs.field(default="", repr=False)
+    """… and that of its refresh token, which holds until the stored token ends."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,11 +67,19 @@ class StoredToken:
     operator: Annotated[bool, OMIT] = False
     login_of: Annotated[str | None, OMIT] = None
     """For a browser's login: the id of the token that it was made with, and ends with; its own, if it was made with
-    another user's, or with none."""
+    another user's, or with none. For an MCP client: that of the login in which it was let in."""
     expires_at: Annotated[str | None, OMIT] = None
+    mcp: Annotated[McpClient | None, OMIT] = None
+    """Such a token opens ``/mcp``, nothing else."""
+
+    @property
+    def checked(self) -> str:
+        """The SHA-256 of the text that requests bring."""
+        return self.sha256 if self.mcp is None else self.mcp.access
 
     def told(self) -> dict[str, Any]:
-        return {name: value for name, value in JOURNAL.write(self).items() if name != "sha256"}
+        told = {name: value for name, value in JOURNAL.write(self).items() if name not in ("sha256", "mcp")}
+        return told if self.mcp is None else {**told, "client": self.mcp.name}
 
 
 @attrs.frozen(kw_only=True)
@@ -112,15 +138,82 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
     Raises ConfigError."""
     login, secret = _new(grant.user, created_at, operator=grant.operator, expires_at=expires_at)
     login = attrs.evolve(login, login_of=grant.token or login.id)
-
-    def with_login(access: TokenTable) -> TokenTable:
-        kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > created_at]
-        logins = [each for each in kept if each.login_of is not None and each.user == grant.user]
-        gone = logins[: max(0, len(logins) - MAX_LOGINS + 1)]
-        return attrs.evolve(access, tokens=(*(each for each in kept if each not in gone), login))
-
-    _change(path, with_login)
+    _change(path, lambda access: _with(access, login, created_at))
     return secret
+
+
+def _with(access: TokenTable, new: StoredToken, now: str) -> TokenTable:
+    """With a login or an MCP client, which may take the place of one of the same user, and without what is over."""
+    kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > now]
+    alike = [each for each in kept if each.login_of and each.user == new.user and bool(each.mcp) is bool(new.mcp)]
+    gone = sorted(alike, key=lambda each: each.expires_at or "")[: max(0, len(alike) - MAX_LOGINS + 1)]
+    return attrs.evolve(access, tokens=(*(each for each in kept if each not in gone), new))
+
+
+@attrs.frozen
+class ClientTokens:
+    access: str = attrs.field(repr=False)
+    refresh: str = attrs.field(repr=False)
+
+
+def add_client(path: Path, grant: Grant, client: McpClient, now: float, holds_s: float) -> ClientTokens | None:
+    """Let an MCP client in for the user of a browser's login. None: that login is over. Raises ConfigError."""
+    token, secret = _new(grant.user, iso(now), mcp=client)
+    token, made = _renewed(token, secret, now, holds_s)
+    over = False
+
+    def with_client(access: TokenTable) -> TokenTable:
+        nonlocal over
+        logins = [each for each in access.tokens if (each.id, each.user) == (grant.token, grant.user)]
+        over = not logins
+        return access if over else _with(access, attrs.evolve(token, login_of=logins[0].login_of), iso(now))
+
+    _change(path, with_client)
+    return None if over else made
+
+
+def renew_client(path: Path, refresh: str, client_id: str, now: float, holds_s: float) -> ClientTokens | None:
+    """New tokens of an MCP client in place of its old ones. None: its refresh token is not valid. One that was used
+    before is in two hands: then the client is let in no more. Raises ConfigError."""
+    made: ClientTokens | None = None
+
+    def renewed(access: TokenTable) -> TokenTable:
+        nonlocal made
+        token = _of_client(access, refresh, client_id)
+        if token is None or token.mcp is None or (token.expires_at or "") <= iso(now):
+            return access
+        new: tuple[StoredToken, ...] = ()
+        if hmac.compare_digest(token.mcp.refresh, _digest(refresh)):
+            changed, made = _renewed(token, refresh.partition(".")[0], now, holds_s)
+            new = (changed,)
+        return attrs.evolve(access, tokens=(*(each for each in access.tokens if each is not token), *new))
+
+    _change(path, renewed)
+    return made
+
+
+def end_client(path: Path, secret: str, client_id: str) -> None:
+    """Let an MCP client in no more, by one of its tokens. Raises ConfigError."""
+
+    def without(access: TokenTable) -> TokenTable:
+        token = _of_client(access, secret, client_id)
+        left = tuple(each for each in access.tokens if each is not token)
+        return access if token is None else attrs.evolve(access, tokens=left)
+
+    _change(path, without)
+
+
+def _of_client(access: TokenTable, secret: str, client_id: str) -> StoredToken | None:
+    digest = _digest(secret.partition(".")[0])
+    found = [each for each in access.tokens if each.mcp is not None and hmac.compare_digest(each.sha256, digest)]
+    return next((each for each in found if each.mcp is not None and each.mcp.id == client_id), None)
+
+
+def _renewed(token: StoredToken, secret: str, now: float, holds_s: float) -> tuple[StoredToken, ClientTokens]:
+    made = ClientTokens(*(f"{secret}.{secrets.token_urlsafe(32)}" for _ in range(2)))
+    digests = {"access": _digest(made.access), "refresh": _digest(made.refresh), "access_until": iso(now + ACCESS_S)}
+    assert token.mcp is not None
+    return attrs.evolve(token, mcp=attrs.evolve(token.mcp, **digests), expires_at=iso(now + holds_s)), made
 
 
 def revoke_tokens(path: Path, name: str, of: UserId | None = None) -> tuple[StoredToken, ...]:
@@ -191,17 +284,22 @@ class Authenticator:
         self._refresh()
         return sorted({token.user for token in self._access.tokens if token.operator}) or [LOCAL_USER]
 
-    def grant(self, secret: str | None, *, loopback: bool, login: bool = False) -> Grant | None:
+    def grant(self, secret: str | None, *, loopback: bool, login: bool = False, mcp: bool = False) -> Grant | None:
         """What a connection with this token, or without one, may do; None: nothing. With ``login`` the secret is a
-        browser's cookie: neither may stand in the other's place. Every stored token is compared, in constant time each.
-        """
+        browser's cookie: neither may stand in the other's place. ``mcp``: ``/mcp`` is asked, where those of MCP clients
+        are valid, too. Every stored token is compared, in constant time each."""
         self._refresh()
         if secret is None:
             owner = not self._access.tokens  # nobody else was given one: it is the server's owner
             return Grant(user=LOCAL_USER, token=None, operator=owner) if loopback and self._access.local else None
         digest = _digest(secret)
-        found = [each for each in self._access.tokens if hmac.compare_digest(each.sha256, digest)]
-        if not found or self._expired(found[0]) or (found[0].login_of is not None) is not login:
+        found = [each for each in self._access.tokens if hmac.compare_digest(each.checked, digest)]
+        if not found or self._expired(found[0]):
+            return None
+        client = found[0].mcp
+        if client is not None and (not mcp or login or client.access_until <= iso(self._clock())):
+            return None
+        if client is None and (found[0].login_of is not None) is not login:
             return None
         return Grant(user=found[0].user, token=found[0].id, operator=found[0].operator)
 

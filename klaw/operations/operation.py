@@ -98,6 +98,8 @@ class Argument:
     """The label in a form; empty: the argument's name in words."""
     examples: Sequence[str] = ()
     """Values that a form offers."""
+    in_tools: str = ""
+    """What tools of other programs call it, if that is another name; the field's own they may use, too."""
     id_of: str | None = None
     """It is an id of this kind, which may be shortened (``perform.lengthened``)."""
 

@@ -184,7 +184,7 @@ def tools() -> Mapping[str, Operation]:
 
 def schema_of_tool(tool: Operation) -> dict[str, Any]:
     """The JSON schema of its arguments. There is no user among them: it is the user of the token."""
-    fields = {wire_name(each): each for each, _ in _fields(tool.arguments)}
+    fields = {_named(each): each for each, _ in _fields(tool.arguments)}
     required = [name for name, each in fields.items() if each.default is attrs.NOTHING]
     return {
         "type": "object",
@@ -197,14 +197,19 @@ def schema_of_tool(tool: Operation) -> dict[str, Any]:
 def read_tool_call(name: str, given: Mapping[str, Any]) -> tuple[Operation, dict[str, Any]]:
     """A tool with the operation's arguments. Raises OperationError: one is not known, such as a user."""
     tool = tools()[name]
-    known = {wire_name(field): outer for field, outer in _fields(tool.arguments)}
-    made: dict[str, Any] = {outer: {} for outer in known.values() if outer is not None}
+    fields = list(_fields(tool.arguments))
+    known = {name: (wire_name(each), outer) for each, outer in fields for name in (wire_name(each), _named(each))}
+    made: dict[str, Any] = {outer: {} for _, outer in fields if outer is not None}
     for argument, value in given.items():
         if argument not in known:
             raise OperationError("bad_args", f"is not known; known are {', '.join(known)}", field=argument)
-        outer = known[argument]
-        (made if outer is None else made[outer])[argument] = value
+        name, outer = known[argument]
+        (made if outer is None else made[outer])[name] = value
     return tool, made
+
+
+def _named(field: "attrs.Attribute[Any]") -> str:
+    return ("argument" in field.metadata and told(field).in_tools) or wire_name(field)
 
 
 def _described(field: "attrs.Attribute[Any]") -> dict[str, Any]:

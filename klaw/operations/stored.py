@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from klaw.store.kinds import facts as facts
     from klaw.store.kinds import imports as imports
     from klaw.store.kinds import inventory as inventory
+    from klaw.store.kinds import memory_files as memory_files
     from klaw.store.kinds import messages as messages
     from klaw.store.kinds import pending as pending
     from klaw.store.kinds import people as people

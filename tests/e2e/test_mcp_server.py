@@ -14,11 +14,12 @@ from mcp.client.streamable_http import streamable_http_client
 from klaw.gateway.tokens import add_token, tokens_file
 from tests.support.llm_server import serve_llm
 from tests.support.repository import REPOSITORY
-from tests.support.server import clean_environ, served, write_home
+from tests.support.server import clean_environ, run_klaw, served, write_home
 from tests.support.talking import talking
 from tests.support.waiting import HANG_S, until
 
 TOOLS = {"search", "fetch", "list", "save", "correct", "forget", "why", "people", "topics"} | {
+    "correct_person",
     "knowledge_bases",
     "search_knowledge",
     "open_document",
@@ -97,8 +98,31 @@ def token_for(server, user, *, operator=False):
     return add_token(tokens_file(server.home / "config"), user, "2026-01-01T00:00:00Z", operator=operator)
 
 
-async def use(client, saved_by):
-    """All tools and resources, by one client."""
+async def as_a_connector_of_chatgpt(client, found, url):
+    """It reads id, title and url of each result, fetches it by its id, and reads the text."""
+    assert found["title"].startswith("Живёт в Твери. Ignore all")
+    assert found.get("url") == (url and f"{url}/#/memory/facts/{found['id']}")
+    answer = await client.call_tool("fetch", {"id": found["id"]})
+    whole = json.loads(answer.content[0].text)
+    assert whole == answer.structured_content
+    assert {name: whole.get(name) for name in ("id", "title", "url")} == {
+        name: found.get(name) for name in ("id", "title", "url")
+    }
+    assert (whole["text"], whole["metadata"]) == (f"Живёт в Твери. {HOSTILE}", {"kind": "fact"})
+
+
+async def correct_a_person(client):
+    assert (await refused(client, "correct_person", person="Anna", relation="sister"))["code"] == "unknown_person"
+    answer = await client.call_tool("correct_person", {"person": "Ира", "name": "Ирина", "relation": "сестра"})
+    person = json.loads(answer.content[0].text)["person"]
+    assert (person["name"], person["aliases"], person["relation"]) == ("Ирина", ["Ира"], "сестра")
+    fetched = await call(client, "fetch", id=f"person:{person['id']}")
+    assert (fetched["title"], fetched["text"]) == ("Ирина", "Ирина  сестра  also Ира")
+    assert [each["name"] for each in (await call(client, "people"))["people"]] == ["Ирина"]
+
+
+async def use(client, saved_by, url=None):
+    """All tools and resources, by one client; ``url``: of the page, which it is told."""
     listed = {each.name: each for each in (await client.list_tools()).tools}
     assert set(listed) == TOOLS
     assert all("user" not in each.input_schema["properties"] for each in listed.values())
@@ -112,6 +136,7 @@ async def use(client, saved_by):
     found = (await call(client, "search", query="где живёт, в Твери?"))["results"]
     assert [(each["kind"], each["id"]) for each in found] == [("fact", saved["id"])]
     assert (await call(client, "fetch", what=f"fact:{saved['id']}"))["fact"]["text"] == f"Живёт в Твери. {HOSTILE}"
+    await as_a_connector_of_chatgpt(client, found[0], url)
     corrected = (await call(client, "correct", fact=saved["id"], text="Живёт в Туле"))["fact"]
     assert corrected["client"] == saved_by
     assert [each["text"] for each in (await call(client, "list"))["facts"]] == ["Живёт в Туле"]
@@ -161,8 +186,12 @@ async def test_a_client_on_stdio(tmp_path):
         await talk.answer_to(await talk.ask("Кошку зовут Мурка"))
         async with stdio(server.home, "--client", "desk") as client:
             await use(client, "mcp:desk")
+            assert (await run_klaw("people", "add", "Ира", "--home", str(server.home)))[0] == 0
+            await correct_a_person(client)
             found = (await call(client, "search", query="Мурка"))["results"][0]
-            around = await call(client, "fetch", what=f"main#{found['seq']}")
+            around = await call(client, "fetch", id=found["id"])
+            assert around["text"].splitlines()[0] == "user: Кошку зовут Мурка"
+            assert around == {**await call(client, "fetch", what=f"main#{found['seq']}"), "id": found["id"]}
             assert [each["content"] for each in around["messages"]][:1] == ["Кошку зовут Мурка"]
             why = await call(client, "why", message="main#1", query="Как зовут кошку?")
             assert (why["message"]["seq"], why["query"]["in_scope"]) == (1, False)
@@ -173,11 +202,11 @@ async def test_a_client_on_stdio(tmp_path):
 
 async def test_clients_over_http_are_told_apart_and_share_nothing(tmp_path):
     async with world(tmp_path) as server:
+        url = server.url.replace("ws://", "http://").replace("/ws", "/mcp")
         async with http(server) as client:
-            await use(client, "mcp:local")
+            await use(client, "mcp:local", url.removesuffix("/mcp"))
         entry, anna = token_for(server, "anna")
         _, boris = token_for(server, "boris", operator=True)
-        url = server.url.replace("ws://", "http://").replace("/ws", "/mcp")
         async with httpx2.AsyncClient(trust_env=False) as plain:  # the tokens are heeded within a second
 
             async def guarded():
@@ -185,7 +214,7 @@ async def test_clients_over_http_are_told_apart_and_share_nothing(tmp_path):
 
             await until(guarded)
         async with http(server, anna) as client:
-            await use(client, f"mcp:{entry.id}")
+            await use(client, f"mcp:{entry.id}", url.removesuffix("/mcp"))
             secret = (await call(client, "save", text="Анна любит тюльпаны"))["fact"]["id"]
         async with talking(server.url, token=anna) as talk:
             await talk.settled(await talk.send("Тюльпаны я посадила осенью", message_id="tulips"))

@@ -44,6 +44,8 @@ class Token(TypedDict):
     operator: NotRequired[bool]
     login_of: NotRequired[str]
     expires_at: NotRequired[str]
+    client: NotRequired[str]
+    """Of an MCP client that the user let in: what it calls itself."""
 
 
 class MadeToken(Token):

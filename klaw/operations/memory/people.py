@@ -221,9 +221,12 @@ async def _check_another(new: Any, user: UserId, parts: Parts) -> None:
             )
 
 
-@PEOPLE.handler("edit", show=_person)
+@PEOPLE.handler("edit", show=_person, mcp="correct_person")
 async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
-    """Change a person; what is not given stays as it is."""
+    """Change a person; what is not given stays as it is.
+
+    For what is wrong or out of date: the name, other names, or who they are to the user. search and people tell the id.
+    """
     person, fields = await _meant(asked.person, caller, parts), asked.fields
     present = await parts.readers.run(stored.people.get, caller.user, person)
     if present is None:

@@ -25,7 +25,7 @@ from klaw.operations.record_fields import fields_of
 from klaw.operations.why import find_message
 
 NOUN = op.Noun("search", "search all that was said, by words and by meaning")
-FETCH = op.Noun("fetch", "show a message with what was said around it, a topic, a fact or a person")
+FETCH = op.Noun("fetch", "show a message with what was said around it, a topic, a fact, a person or a memory file")
 MOST_AROUND = 20
 
 _TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; local time unless an offset is given"
@@ -181,7 +181,10 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> SearchA
 @attrs.frozen(kw_only=True)
 class Fetch(op.OfUser):
     what: op.Name = op.required(
-        "a message's id or main#12, topic:ID, fact:ID, person:ID or person:NAME", metavar="WHAT", id_of="message"
+        "a message's id or main#12, topic:ID, fact:ID, person:ID or person:NAME, file:MEMORY.md",
+        metavar="WHAT",
+        id_of="message",
+        in_tools="id",
     )
     around: Annotated[int, Bounds(0, MOST_AROUND)] = op.argument(
         "of a message: how many before and after it (default: 3)", default=3, metavar="N"
@@ -189,7 +192,7 @@ class Fetch(op.OfUser):
 
 
 class FetchAnswer(TypedDict):
-    """``kind`` (message, topic, fact, person) tells which of the others are there."""
+    """``kind`` (message, topic, fact, person, file) tells which of the others are there."""
 
     kind: str
     chat: NotRequired[str]
@@ -198,6 +201,8 @@ class FetchAnswer(TypedDict):
     topic: NotRequired[Topic]
     fact: NotRequired[Fact]
     person: NotRequired[SpokenOf]
+    path: NotRequired[str]
+    text: NotRequired[str]
     was: NotRequired[list[Person]]
     mentions: NotRequired[list[MentionedIn]]
 
@@ -210,16 +215,20 @@ def _fetched(answer: dict[str, Any]) -> Lines:
             return people.with_topics(answer)
         case "topic":
             return topics.lines(answer)
+        case "file":
+            return [answer["path"], *answer["text"].split("\n")]
     return [f"#{each['seq']} {each['role']}: {each['content']}" for each in answer["messages"]]
 
 
 @FETCH.operation("fetch", Fetch, cli="", show=_fetched, mcp="fetch")
 async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> FetchAnswer:
-    """Show a message with what was said around it, a topic with its messages, a fact or a person.
+    """Show a message with what was said around it, a topic with its messages, a fact, a person or a memory file.
 
     What search, list, topics and people only name.
     """
     kind, _, named = asked.what.partition(":")
+    if not named and await parts.readers.run(stored.facts.get, caller.user, FactId(asked.what)) is not None:
+        kind, named = "fact", asked.what
     told: Any
     match kind if named else "":
         case "topic":
@@ -233,6 +242,11 @@ async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> FetchAnswer:
             if fact is None:
                 raise NoSuchFact
             return {"kind": kind, "fact": fact}
+        case "file":
+            pieces = await parts.readers.run(stored.memory_files.of_file, caller.user, named)
+            if not pieces:
+                raise op.OperationError("unknown_file", "no memory file of this name is known", field="what")
+            return {"kind": kind, "path": named, "text": "\n\n".join(each.text for each in pieces)}
     found = await find_message(parts, asked.what, None, caller.user, field="what")
     first, end = found.seq - asked.around - 1, found.seq + asked.around + 1
     said = await parts.readers.run(stored.messages.dialogue, found.chat, first, end, 2 * asked.around + 1)

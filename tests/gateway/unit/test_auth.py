@@ -10,14 +10,20 @@ from klaw.cli.main import main
 from klaw.domain.names import UserId
 from klaw.errors import ConfigError, InvalidName
 from klaw.gateway.tokens import (
+    ACCESS_S,
     CODE_S,
     MAX_CODES,
+    MAX_LOGINS,
     Authenticator,
     Grant,
+    McpClient,
+    add_client,
     add_login,
     add_token,
     allow_local,
+    end_client,
     load_access,
+    renew_client,
     revoke_tokens,
 )
 
@@ -280,3 +286,99 @@ def test_a_user_revokes_own_tokens_only(path):
     auth = Authenticator(path)
     assert auth.revoke("boris", UserId("anna")) == ()
     assert [each.id for each in auth.revoke(anna.id, UserId("anna"))] == [anna.id]
+
+
+DESK = McpClient(name="Desk", id="desk")
+DAY_S = 86_400.0
+
+
+class McpWorld:
+    """A tokens file with a key and a browser's login, and a clock that the test turns."""
+
+    def __init__(self, path):
+        self.path, self.now = path, 1_800_000_000.0
+        self.key, _ = add_token(path, "anna", iso(self.now), operator=True)
+        grant = Grant(user=UserId("anna"), token=self.key.id, operator=True)
+        secret = add_login(path, grant, iso(self.now), iso(self.now + 30 * DAY_S))
+        self.auth = Authenticator(path, clock=lambda: self.now)
+        self.login = self.auth.grant(secret, loopback=False, login=True)
+
+    def add(self, client=DESK):
+        return add_client(self.path, self.login, client, self.now, 30 * DAY_S)
+
+    def renew(self, refresh, client_id="desk"):
+        return renew_client(self.path, refresh, client_id, self.now, 30 * DAY_S)
+
+    def granted(self, secret, **how):
+        return self.auth.grant(secret, loopback=False, **how)
+
+
+def test_an_mcp_client_is_granted_mcp_alone_and_is_no_operator(path):
+    world = McpWorld(path)
+    made = world.add()
+    grant = world.granted(made.access, mcp=True)
+    assert (grant.user, grant.operator) == ("anna", False)
+    wrong = [world.granted(made.access), world.granted(made.access, login=True), world.granted(made.refresh, mcp=True)]
+    wrong += [world.granted(made.access.partition(".")[0], mcp=True), world.granted(made.access, login=True, mcp=True)]
+    assert wrong == [None] * 5
+    told = load_access(path).tokens[-1].told()
+    assert (told["client"], told["login_of"]) == ("Desk", world.key.id)
+    assert not any(secret in path.read_text() for secret in (made.access, made.refresh, made.access.partition(".")[0]))
+    assert made.access not in repr(made)
+
+
+def test_tokens_of_an_mcp_client_end(path):
+    """The access token after an hour, the refresh token when it was not used for so long as a login lasts."""
+    world = McpWorld(path)
+    made = world.add()
+    world.now += ACCESS_S
+    assert world.granted(made.access, mcp=True) is None
+    for _ in range(3):
+        world.now += 20 * DAY_S
+        made = world.renew(made.refresh)
+        assert world.granted(made.access, mcp=True) is not None
+    world.now += 30 * DAY_S
+    assert world.renew(made.refresh) is None
+
+
+def test_a_refresh_token_that_was_used_before_ends_the_client_whoever_has_it(path):
+    """Also the third but last, and an access token in its place."""
+    world = McpWorld(path)
+    for first in ("refresh", "access"):
+        made = latest = world.add()
+        for _ in range(3):
+            latest = world.renew(latest.refresh)
+        assert world.renew(made.refresh, "other") is None
+        assert world.granted(latest.access, mcp=True) is not None
+        assert world.renew(getattr(made, first)) is None
+        assert world.granted(latest.access, mcp=True) is None
+        assert world.renew(latest.refresh) is None
+
+
+def test_an_mcp_client_ends_itself_or_with_the_key_of_its_login(path):
+    world = McpWorld(path)
+    made = world.add()
+    end_client(path, made.access, "other")
+    end_client(path, "klaw_x.y", "desk")
+    assert world.granted(made.access, mcp=True) is not None
+    end_client(path, made.access, "desk")
+    assert world.granted(made.access, mcp=True) is None
+    made = world.add()
+    revoke_tokens(path, world.key.id)
+    assert world.granted(made.access, mcp=True) is None
+    assert world.add() is None
+    assert load_access(path).tokens == ()
+
+
+def test_mcp_clients_of_a_user_are_bounded_and_take_no_login_s_place(path):
+    """The one that was not used for the longest time goes."""
+    world = McpWorld(path)
+    first, second = world.add(), world.add(McpClient(name="Second", id="second"))
+    world.now += 60
+    first = world.renew(first.refresh)
+    for number in range(MAX_LOGINS - 1):
+        world.now += 1
+        world.add(McpClient(name="Other", id=f"other-{number}"))
+    assert world.granted(first.access, mcp=True) is not None
+    assert world.granted(second.access, mcp=True) is None
+    assert len(load_access(path).tokens) == MAX_LOGINS + 2

@@ -52,6 +52,7 @@ VALID: Mapping[str, Any] = {
     "heartbeat.intervalSeconds": 3600,
     "gateway.host": "127.0.0.2",
     "gateway.port": 0,
+    "gateway.http.publicUrl": "https://klaw.example.org",
     "gateway.allowedOrigins": ["https://example.org"],
     "context.defaultBudgetTokens": 9000,
     "tools.exec.allow": ["ls **"],

@@ -25,7 +25,7 @@ async def test_fetch_shows_what_is_the_users_own_and_nothing_else(app: App) -> N
     fact = (await asked(app, anna, "fact_add", fields={"text": f"Знает {CANARY}"}))["fact"]["id"]
     person = (await asked(app, anna, "person_add", fields={"name": "Мира"}))["person"]["id"]
     own = ("main#1", "anna:main#1", "anna-main", f"fact:{fact}", f"fact:{fact[:8]}", f"person:{person}", "person:Мира")
-    for what in (*own, "topic:1", "topic:x", "fact:", "person:", "#", "main#0"):
+    for what in (*own, fact, "file:MEMORY.md", "topic:1", "topic:x", "fact:", "person:", "#", "main#0"):
         with pytest.raises(OperationError) as caught:
             await asked(app, boris, "fetch", what=what)
         assert CANARY not in str(caught.value)

@@ -293,6 +293,13 @@ async def test_facts_and_files_are_shown_with_what_they_are(tmp_path: Path) -> N
         assert shown[0] == "2025-10-09 08:53  fact f1  place, importance 60"
         assert shown[1] == "    The gate code is 4815."
         assert shown[6] == "MEMORY.md:7  House > Gate"
+        whole = await ask_operation("fetch", parts, what="file:MEMORY.md")
+        assert whole == {"kind": "file", "path": "MEMORY.md", "text": "The gate needs paint."}
+        assert (await ask_operation("fetch", parts, what="f1"))["fact"]["text"] == "The gate code is 4815."
+        for unseen in ({"what": "file:MEMORY.md", "user": "anna"}, {"what": "file:../MEMORY.md"}, {"what": "f2"}):
+            with pytest.raises(OperationError) as caught:
+                await ask_operation("fetch", parts, **unseen)
+            assert caught.value.code in ("unknown_file", "unknown_message")
         chat_only = await ask_operation("search", parts, query="gate", chat="main")
         assert [each["kind"] for each in chat_only["results"]] == ["message"]
         annas = await ask_operation("search", parts, query="gate", user="anna")

@@ -26,9 +26,9 @@ export default class extends Panel {
 		];
 	}
 
-	token({ id, user, login_of: login, operator, created_at: made, expires_at: until }) {
+	token({ id, user, login_of: login, client, operator, created_at: made, expires_at: until }) {
 		const question = `${t("Revoke this? Its connections are closed.")} (${user}, ${id})`;
-		return row([t(login ? "Session" : "Access key"), " ", h("code", id)],
+		return row([t(client ? "MCP client: {client}" : login ? "Session" : "Access key", { client }), " ", h("code", id)],
 			inLine(operator && t("operator"), t("made {time}", { time: when(made) }),
 				until && t("until {time}", { time: when(until) })),
 			button("Revoke", () => this.revoke(id, question), { of: `${user} ${id}` }));
@@ -44,7 +44,7 @@ export default class extends Panel {
 			!first && { name: "operator", label: t("Manages the server and sees all users' data"), value: false },
 		].filter(Boolean);
 		const send = async (given) => {
-			if (first) { // nothing begins the page again before the key was read
+			if (first) {
 				clearInterval(this.timer);
 				app.socket.socket.onclose = null;
 			}
