@@ -130,7 +130,10 @@ class Talk:
             calls = (Tool(f"c{day}", "weather", f'{{"day": {day}}}') for day in days)
             said.append(message_of(await self.ask(at, said, tool_reply(*calls))))
             for call in said[-1]["tool_calls"]:
-                said.append({"role": "tool", "tool_call_id": call["id"], "content": self.text("Result", ALIKE)})
+                result = {"role": "tool", "content": self.text("Result", ALIKE)}
+                # Ollama's API has no ids: results stand in the order of their calls.
+                of_call = {"tool_call_id": call["id"]} if at.door == OPENAI else {"tool_name": "weather"}
+                said.append({**result, **of_call})
         await self.say(at, said)
 
     async def rewrites_an_answer(self, at):
@@ -153,7 +156,7 @@ class Talk:
 
     async def step(self):
         at = self.chance.choice(self.conversations)
-        acts = [self.goes_on] * 4 + [self.uses_its_tools] * 2 * (at.door == OPENAI)
+        acts = [self.goes_on] * 4 + [self.uses_its_tools] * 2
         if at.said and at.resends:
             acts += [self.edits_a_question] * 2
             acts += [self.asks_again, self.rewrites_an_answer, self.is_copied, self.wants_a_title]
@@ -173,8 +176,9 @@ def told(messages):
         role = "user" if each["role"] == "user" else "assistant"
         text = f"[result: {each['content']}]" if each["role"] == "tool" else each["content"] or ""
         for call in each.get("tool_calls") or ():
-            function = {name: call["function"][name] for name in ("name", "arguments")}
-            text += f" [called {json.dumps(function, ensure_ascii=False)}]"
+            name, given = call["function"]["name"], call["function"]["arguments"]
+            function = {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)}
+            text += f" [called {json.dumps(function)}]"
         if each["role"] == "system":
             continue
         if not found or found[-1][0] != role:

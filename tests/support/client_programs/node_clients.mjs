@@ -1,5 +1,7 @@
 // `node node_clients.mjs URL NAME` beside node_modules: as python_clients.py, with libraries for JavaScript.
 import { deepStrictEqual as same } from 'node:assert';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 const [url, name] = process.argv.slice(2);
 const v1 = `${url}/v1`, apiKey = 'none', MANY = 50, pet = `My pet is called ${name}-${Date.now()}`;
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEUlEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC';
@@ -118,6 +120,19 @@ async function mcp() {
   };
 }
 
+async function inspector() {
+  const run = promisify(execFile), cli = 'node_modules/@modelcontextprotocol/inspector/cli/build/cli.js';
+  const ask = async (...options) => JSON.parse((await run(process.execPath, [cli, `${url}/mcp`, '--transport', 'http', ...options], { cwd: import.meta.dirname })).stdout);
+  return {
+    tools: async () => {
+      same((await ask('--method', 'tools/list')).tools.length > 10, true);
+      const saved = await ask('--method', 'tools/call', '--tool-name', 'save', '--tool-arg', 'text=Likes lilies');
+      has(saved.content[0].text, 'Likes lilies');
+    },
+    error: async () => same((await ask('--method', 'tools/call', '--tool-name', 'fetch', '--tool-arg', 'what=fact:123456')).isError, true),
+  };
+}
+
 const clients = {
   'openai-npm': openai,
   'ai-openai-compatible': async () => {
@@ -130,6 +145,7 @@ const clients = {
   },
   'ollama-npm': ollama,
   'mcp-npm': mcp,
+  'mcp-inspector': inspector,
 };
 for (const [each, act] of Object.entries(await clients[name]())) {
   let why = null;

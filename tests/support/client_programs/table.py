@@ -47,9 +47,10 @@ NODE = {
     "ai-openai": "Vercel's AI SDK, @ai-sdk/openai",
     "ollama-npm": "ollama (npm)",
     "mcp-npm": "MCP's TypeScript SDK",
+    "mcp-inspector": "MCP Inspector",
 }
 TITLES = {**PYTHON, **NODE}
-ALWAYS = ("openai", "llm")
+ALWAYS = ("openai", "openai-responses", "ollama")
 """Klaw's own tests have these libraries."""
 
 
