@@ -9,10 +9,12 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # What ruff has not: generators that yield in scopes, awaits in unshielded clean-up, swallowed cancellation, nurseries.
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 MCP := $(or $(KLAW_TEST_MCP),$(HOME)/.cache/klaw-tests/mcp)
+CLIENTS := $(or $(KLAW_TEST_CLIENTS),$(HOME)/.cache/klaw-tests/clients)
+OPEN_WEBUI := $(or $(KLAW_TEST_OPEN_WEBUI),$(HOME)/.cache/klaw-tests/open-webui)
 SYNAPSE := $(or $(KLAW_TEST_SYNAPSE),$(HOME)/.cache/klaw-tests/synapse)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install dist deb test test-slow test-system test-matrix test-mcp lint types lock lock-check clean
+.PHONY: run install dist deb test test-slow test-system test-matrix test-mcp test-clients test-open-webui lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -46,6 +48,14 @@ test-matrix: $(VENV)/.installed-dev $(SYNAPSE)/.installed
 # With the MCP conformance suite and npm's server-everything (100 MB, with the Node.js that they need).
 test-mcp: $(VENV)/.installed-dev $(MCP)/.installed
 	@KLAW_TEST_MCP=$(MCP) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_mcp_conformance.py tests/e2e/test_mcp_oauth.py tests/e2e/test_mcp_in_chat.py $(ARGS)
+
+# With libraries and commands of others that use Klaw as their model (1 GB, with the Node.js that they need).
+test-clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
+	@KLAW_TEST_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_clients.py $(ARGS)
+
+# With Open WebUI in a browser (7.5 GB).
+test-open-webui: $(VENV)/.installed-dev $(OPEN_WEBUI)/.installed
+	@KLAW_TEST_OPEN_WEBUI=$(OPEN_WEBUI) $(BIN)/python -m pytest tests/e2e/test_open_webui.py $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -95,4 +105,20 @@ $(SYNAPSE)/.installed: tests/support/services/synapse.txt
 	@echo "Making $(SYNAPSE) …"
 	@$(PYTHON) -m venv $(SYNAPSE)
 	@$(SYNAPSE)/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
+	@touch $@
+
+# instructor and pydantic-ai want different versions of openai.
+$(CLIENTS)/.installed: tests/support/services/clients.txt tests/support/services/clients-npm.txt
+	@echo "Making $(CLIENTS) …"
+	@$(PYTHON) -m venv $(CLIENTS)/python
+	@$(CLIENTS)/python/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
+	@$(PYTHON) -m venv $(CLIENTS)/instructor
+	@$(CLIENTS)/instructor/bin/python -m pip --disable-pip-version-check install -qq instructor==1.17.0
+	@npm install --silent --no-audit --no-fund --prefix $(CLIENTS) $$(cat $(word 2,$^))
+	@touch $@
+
+$(OPEN_WEBUI)/.installed: tests/support/services/open-webui.txt
+	@echo "Making $(OPEN_WEBUI): some minutes …"
+	@$(PYTHON) -m venv $(OPEN_WEBUI)
+	@$(OPEN_WEBUI)/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
 	@touch $@
