@@ -39,7 +39,7 @@ MAX_THINKING_BYTES = 256 * 1024
 """Of the thinking of one turn that is passed on."""
 
 CLIENT_TOOLS = "client_tools"
-WAITING = "the program that asked was to carry out its own tools, and has not sent their results yet"
+WAITING = "this waits for a program to send the results of its tools"
 
 log = structlog.get_logger("klaw.turn")
 
