@@ -122,7 +122,7 @@ async function mcp() {
 
 async function inspector() {
   const run = promisify(execFile), cli = 'node_modules/@modelcontextprotocol/inspector/cli/build/cli.js';
-  const ask = async (...options) => JSON.parse((await run(process.execPath, [cli, `${url}/mcp`, '--transport', 'http', ...options], { cwd: import.meta.dirname })).stdout);
+  const ask = async (...options) => JSON.parse((await run(process.execPath, [cli, '--cli', `${url}/mcp`, '--transport', 'http', ...options], { cwd: import.meta.dirname })).stdout);
   return {
     tools: async () => {
       same((await ask('--method', 'tools/list')).tools.length > 10, true);
