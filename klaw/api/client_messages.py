@@ -81,8 +81,8 @@ def _calls(value: Any) -> list[SentCall]:
         if not isinstance(name, str) or not name:
             raise ValueError("must be calls with the names of their functions")
         arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        own = call.get("id")
-        found.append(SentCall(id=own if isinstance(own, str) and own else None, name=name, arguments=clean(arguments)))
+        own = clean(own) if isinstance(own := call.get("id"), str) else None
+        found.append(SentCall(id=own or None, name=clean(name), arguments=clean(arguments)))
     return found
 
 

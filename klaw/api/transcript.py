@@ -1,8 +1,11 @@
 """Which chat the transcript of a client belongs to, and what of it that chat does not hold yet."""
 
 import hashlib
+import json
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote
 
 import attrs
@@ -187,7 +190,8 @@ async def _waiting(
 
 
 def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall, ...] | None:
-    """The results that came, if they are those of the calls in a message; by name where the protocol has no ids."""
+    """The results that came, if they are those of the calls in a message; by names and arguments where the protocol has
+    no ids."""
     ids: Sequence[str] = message.metadata[CLIENT_CALLS]
     held = [call for call in calls_of(message) if call.id in ids]
     by_id = {call.id: call for call in came}
@@ -196,8 +200,15 @@ def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall,
         ClientCall(id=call.id, name=call.name, arguments=call.arguments, result=sent.result)
         for call, sent in pairs
         if sent is not None and sent.result is not None and call.name.endswith(sent.name)
+        if sent.id is not None or _arguments(sent.arguments) == _arguments(call.arguments)
     )
     return results if len(results) == len(held) == len(came) else None
+
+
+def _arguments(text: str) -> Any:
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return text
 
 
 async def _unnamed(

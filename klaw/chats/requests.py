@@ -9,7 +9,7 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.attachment import NamedFile
-from klaw.domain.message import CLIENT_CALLS, MessageKind, NewMessage, Role
+from klaw.domain.message import CLIENT_CALLS, OF_CLIENT, MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, CannotReplace, KlawError
@@ -146,7 +146,7 @@ def _rounds(rounds: Iterable[ClientRound], chat: ChatId, composer: Composer) -> 
 
 
 def _result(turn: str, call: ClientCall, chat: ChatId, composer: Composer) -> NewMessage:
-    metadata = {"turn": turn, "call": call.id, "name": call.name, "error": False, "origin": "client"}
+    metadata = {"turn": turn, "call": call.id, "name": call.name, "error": False, "origin": OF_CLIENT}
     return composer.own(chat, Role.TOOL, MessageKind.TOOL_RESULT, clean(call.result), metadata)
 
 
