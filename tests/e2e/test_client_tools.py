@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from klaw.wire.frames import ApprovalFrame, Approve
-from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
+from tests.support.llm_server import Reply, Text, Tool, Wait, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.talking import talking
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 TOOLS = [
     {
@@ -343,3 +343,20 @@ async def test_half_characters_in_calls_are_replaced(http, llm):
         body = f'{{"messages": {told.replace(old, new)}}}'
         found = await http.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
         assert found.status_code == 200, found.text
+
+
+async def test_results_that_come_while_the_chat_goes_on_are_not_mistaken_for_what_is_answered(http, llm):
+    llm.replies.append(tool_reply(Tool("c1", "weather", RIGA)))
+    chat, calling, _ = await ask(http, [user("Weather?")])
+    goes_on = trio.Event()
+    llm.replies.append(Reply(steps=(Wait(goes_on), Text("Something else"))))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(http.post, f"/api/v1/chats/{chat}/messages", json={"text": "A page asks"}))
+        await until(lambda: len(llm.requests) == 2)
+        llm.replies.append(text_reply("Sunny."))
+        asked = {"model": "klaw", "messages": [user("Weather?"), *results(calling, "sun")], "tools": TOOLS}
+        found = await http.post("/v1/chat/completions", json=asked)
+        goes_on.set()
+    assert found.headers["x-klaw-chat"] != chat
+    assert found.json()["choices"][0]["message"]["content"] == "Sunny."
+    assert dialogue(llm.requests[-1]) == ["Weather?", [("weather", RIGA)], "sun"]
