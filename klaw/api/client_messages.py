@@ -18,6 +18,8 @@ from klaw.domain.text import clean, one_line
 from klaw.errors import BadValue, Problem
 
 MAX_MESSAGES = 10_000
+MAX_CALLS_EACH = 128
+"""Calls of one message whose results go on with the answer: the model is shown all of them, or none."""
 _BASE64 = 1 << 20
 """Characters that are decoded at once, so that other threads have their turn."""
 
@@ -212,6 +214,8 @@ def _rounds(said: Sequence[TranscriptMessage], *, strict: bool = True) -> Iterat
 
 
 def _answered(text: str, calls: Sequence[SentCall]) -> ClientRound:
+    if len(calls) > MAX_CALLS_EACH:
+        raise BadValue((Problem("messages", f"must have at most {MAX_CALLS_EACH} calls of tools each"),))
     if missing := [call.id or call.name for call in calls if call.result is None]:
         raise BadValue((Problem("messages", f"must have a result of the call {missing[0]}"),))
     done = (

@@ -360,3 +360,24 @@ async def test_results_that_come_while_the_chat_goes_on_are_not_mistaken_for_wha
     assert found.headers["x-klaw-chat"] != chat
     assert found.json()["choices"][0]["message"]["content"] == "Sunny."
     assert dialogue(llm.requests[-1]) == ["Weather?", [("weather", RIGA)], "sun"]
+
+
+def rounds(count, calls=1):
+    said = []
+    for number in range(count):
+        function = {"name": "weather", "arguments": "{}"}
+        made = [{"id": f"x{number}.{place}", "type": "function", "function": function} for place in range(calls)]
+        said += results({"role": "assistant", "content": None, "tool_calls": made}, *["sun"] * calls)
+    return said
+
+
+async def test_a_question_of_many_rounds_stays_in_its_chat(http, llm):
+    llm.replies += [tool_reply(Tool("c1", "weather", RIGA)), text_reply("Sunny."), text_reply("Yes.")]
+    said = [user("Weather?"), *rounds(60)]
+    chat, calling, _ = await ask(http, said)
+    said += results(calling, "rain")
+    again, answer, _ = await ask(http, said)
+    assert (again, len(dialogue(llm.requests[-1]))) == (chat, 1 + 2 * 61)
+    assert (await ask(http, [*said, answer, user("Sure?")]))[0] == chat
+    refused = await http.post("/v1/chat/completions", json={"messages": [user("Hi"), *rounds(1, calls=129)]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
