@@ -192,7 +192,7 @@ class Converter:
             if entry is not Any:
                 named = _each(of_name, names, given, "[]")
                 return dict(zip(named, _each(of_entry, entry, given.values(), "[]"), strict=True))
-            if self.journal and not _stores(given):
+            if self.journal and not is_storable(given):
                 raise ValueError("must hold nothing but valid JSON and text")
             return given
 
@@ -310,7 +310,8 @@ def unquoted(value: Any, kind: type) -> Any:
     return int(value) if kind is int and type(value) is float and value.is_integer() else value
 
 
-def _stores(value: object) -> bool:
+def is_storable(value: object) -> bool:
+    """Whether a value is JSON, without NaN and infinity, whose texts are valid."""
     with suppress(ValueError, TypeError, RecursionError):
         return not _HALF_PAIR.search(json.dumps(value, ensure_ascii=False, allow_nan=False))
     return False

@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 import structlog
 
-from klaw.domain.message import Message, MessageKind
+from klaw.domain.message import OF_CLIENT, Message, MessageKind
 from klaw.toolbox.spec import Permission, Toolbox, Trail
 
 HINT = (
@@ -30,14 +30,15 @@ log = structlog.get_logger("klaw.turn")
 
 
 def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
-    """The trail of a turn that goes on with an interrupted one's tool messages. Of a tool that is gone, the worst."""
+    """The trail of a turn that goes on with an interrupted one's tool messages. Of a tool that is gone, or a
+    program's own, the worst."""
     specs = {spec.name: spec for spec in toolbox.all()}
     trail = Trail()
     for message in unfinished:
         if message.type is not MessageKind.TOOL_RESULT:
             continue
         name = str(message.metadata.get("name"))
-        spec = specs.get(name)
+        spec = specs.get(name) if message.metadata.get("origin") != OF_CLIENT else None
         trail.outside |= spec is None or spec.reaches_out
         trail.sources.restore(message.metadata, message.content)
         if not message.metadata.get("error"):

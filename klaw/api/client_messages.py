@@ -19,6 +19,8 @@ from klaw.domain.text import clean, one_line
 from klaw.errors import BadValue, Problem
 
 MAX_MESSAGES = 10_000
+MAX_CALLS_EACH = 128
+"""Calls of one message whose results go on with the answer: the model is shown all of them, or none."""
 _ATTACHED = re.compile(r"\A<attached_files>\s*(?:<file [^<>]*/>\s*)*</attached_files>\s*")
 """What Open WebUI puts before the text of a message with pictures."""
 _BASE64 = 1 << 20
@@ -84,8 +86,8 @@ def _calls(value: Any) -> list[SentCall]:
         if not isinstance(name, str) or not name:
             raise ValueError("must be calls with the names of their functions")
         arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        own = call.get("id")
-        found.append(SentCall(id=own if isinstance(own, str) and own else None, name=name, arguments=clean(arguments)))
+        own = clean(own) if isinstance(own := call.get("id"), str) else None
+        found.append(SentCall(id=own or None, name=clean(name), arguments=clean(arguments)))
     return found
 
 
@@ -215,6 +217,8 @@ def _rounds(said: Sequence[TranscriptMessage], *, strict: bool = True) -> Iterat
 
 
 def _answered(text: str, calls: Sequence[SentCall]) -> ClientRound:
+    if len(calls) > MAX_CALLS_EACH:
+        raise BadValue((Problem("messages", f"must have at most {MAX_CALLS_EACH} calls of tools each"),))
     if missing := [call.id or call.name for call in calls if call.result is None]:
         raise BadValue((Problem("messages", f"must have a result of the call {missing[0]}"),))
     done = (

@@ -34,8 +34,9 @@ from klaw.domain.message import CLIENT_CALLS, CLIENT_PREFIX, CUT, Role, TurnStat
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.errors import BadValue, CannotReplace, HttpRefusal, KlawError, Problem
-from klaw.llm.errors import ProviderError
+from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
+from klaw.llm.providers.refusals import parsed
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, ModelOptions, Request, ToolCall, Usage
 from klaw.operations import imports
@@ -96,7 +97,11 @@ R = TypeVar("R", bound=ChatRequest)
 
 
 def prompt_messages(prompt: Any, suffix: Any, system: Any = None, images: Any = None) -> list[dict[str, Any]]:
-    """What an API without messages asks for, as messages. A prompt with a hole is no talk (``side_questions``)."""
+    """What an API without messages asks for, as messages. A prompt with a hole is no talk (``side_questions``). Raises
+    BadValue."""
+    for name, value in {"prompt": prompt, "suffix": suffix}.items():
+        if value is not None and not isinstance(value, str):
+            raise BadValue((Problem(name, "must be a text"),))
     text = f"{prompt or ''}{HOLE}{suffix}" if suffix else prompt
     told = [system] * bool(system) + [FILL] * (isinstance(text, str) and has_hole(text))
     return [
@@ -151,7 +156,8 @@ class Exchange:
             store = headers.get(STORE, "").strip().lower() != "false"
             transcript = read_transcript(asked.messages, store=store)
             texts = [transcript.instructions, *(each.content for each in (*transcript.history, transcript.question))]
-            texts += [call.result for each in transcript.rounds for call in each.calls]
+            done = [call for each in transcript.rounds for call in each.calls]
+            texts += [part for call in done for part in (call.id, call.name, call.arguments, call.result)]
             if sum(map(len, texts)) > most_text:
                 text = f"the texts have at most {most_text} characters together (gateway.http.maxBodyBytes)"
                 raise HttpRefusal(413, text)
@@ -356,6 +362,8 @@ class Exchange:
             with trio.fail_after(self.api.core.config.subagents.timeout_s):
                 async with llm.slots.slot(Priority.INTERACTIVE):
                     done = await llm.meter().stream(route, request, lambda _delta: None)
+            if not all(isinstance(parsed(call.arguments or "{}"), dict) for call in done.tool_calls):
+                raise ProviderMalformed("the model called a tool with arguments that are no JSON object")
         except ProviderError as error:
             raise OperationError(error.code, error.told()) from None
         self.finish_reason, self.calls = done.finish_reason if done.finish_reason in _CUTS else "stop", done.tool_calls

@@ -91,7 +91,7 @@ _LEVELS: Mapping[str, ThinkingLevel] = {
 
 
 def thinking_level(value: Any) -> ThinkingLevel | None:
-    if value is not None and value not in _LEVELS:
+    if value is not None and (not isinstance(value, str) or value not in _LEVELS):
         raise ValueError(f"must be one of {', '.join(_LEVELS)}")
     return _LEVELS[value] if value is not None else None
 

@@ -17,10 +17,10 @@ from klaw.actor.clock import iso
 from klaw.api import openai
 from klaw.api import transcript as transcripts
 from klaw.api.completions import MODEL, Exchange, OnText, refuse
-from klaw.api.openai import OpenAIChatRequest, error_of
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.context.repair import calls_of
+from klaw.convert import is_storable
 from klaw.domain.message import CLIENT_CALLS, CUT, Message, MessageKind, Role
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.errors import BadValue, Problem
@@ -49,7 +49,7 @@ def _wrong(path: str, message: str) -> BadValue:
 
 
 @attrs.frozen(kw_only=True)
-class ResponsesRequest(OpenAIChatRequest):
+class ResponsesRequest(openai.OpenAIChatRequest):
     NAMES: ClassVar[Mapping[str, str]] = {
         "messages": "input",
         "max_completion_tokens": "max_output_tokens",
@@ -68,8 +68,11 @@ class ResponsesRequest(OpenAIChatRequest):
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
             raise _wrong("input", "must be a text or a list of objects")
-        if wrong := [name for name in ("reasoning", "text") if not isinstance(told[name], dict)]:
-            raise _wrong(wrong[0], "must be an object")
+        kinds = {"reasoning": dict, "text": dict, "tools": list}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(told[name], kind)]:
+            raise _wrong(wrong[0], "must be a list" if wrong[0] == "tools" else "must be an object")
+        if wrong := [name for name, each in told.items() if not is_storable(each)]:
+            raise _wrong(wrong[0], "must hold nothing but numbers below 2^53 and valid text")
         said = _messages(await _items(items, api, user))
         if isinstance(previous, str) and said and said[0]["role"] == "tool":
             said = [*await _called(api, user, previous, any(each["role"] == "user" for each in said)), *said]
@@ -78,7 +81,7 @@ class ResponsesRequest(OpenAIChatRequest):
         return {
             **tree,
             "messages": said,
-            "tools": list(_tools(tree.get("tools"))) or None,
+            "tools": list(_tools(told["tools"])) or None,
             "response_format": _form(told["text"].get("format")),
             "max_completion_tokens": told["max_output_tokens"],
             "reasoning_effort": told["reasoning"].get("effort"),
@@ -144,8 +147,8 @@ def _part(part: Any, path: str) -> dict[str, Any]:
     raise _wrong(f"{path}.type", "must be input_text, or input_image with a data: URL; send files to a chat")
 
 
-def _tools(given: Any) -> Iterator[dict[str, Any]]:
-    for number, tool in enumerate(given if isinstance(given, list) else ()):
+def _tools(given: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for number, tool in enumerate(given):
         match tool:
             case {"type": "function"}:
                 yield {"type": "function", "function": {name: tool[name] for name in tool if name != "type"}}
@@ -166,7 +169,7 @@ def _form(given: Any) -> Any:
 async def _rows(api: Api, user: UserId, key: str) -> list[Message]:
     """What a turn, or a command with this id, left in its chat, also if a variant replaced it. Nothing: it is unknown,
     somebody else's, or forgotten."""
-    run = api.core.readers.run
+    run, key = api.core.readers.run, key.encode("utf-8", "replace").decode()
     if (turn := await run(turns.get, user, key)) is not None:
         chat, seq, word = turn.chat, turn.last_seq, "turn"
     elif (asked := await run(messages.find, user, key)) is not None:
@@ -336,11 +339,10 @@ class ResponseOutput:
 
 
 def _usage(used: Usage) -> dict[str, Any]:
-    prompt, made = used.prompt_tokens, used.completion_tokens
+    prompt, made, thought = used.prompt_tokens, used.completion_tokens, used.thinking_tokens or 0
     cached = {"cached_tokens": used.cached_tokens or 0, "cache_write_tokens": used.cache_write_tokens or 0}
-    thought = {"reasoning_tokens": used.thinking_tokens or 0}
     counts = {"input_tokens": prompt, "output_tokens": made, "total_tokens": prompt + made}
-    return {**counts, "input_tokens_details": cached, "output_tokens_details": thought}
+    return {**counts, "input_tokens_details": cached, "output_tokens_details": {"reasoning_tokens": thought}}
 
 
 def routes(api: Api) -> list[Route]:
@@ -392,7 +394,7 @@ async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) ->
             await output.add("message", tree["text"])
 
     exchange.on_thought = think if exchange.on_thought is not None else None
-    used = await exchange.tell(stream, put, lambda text: {"text": text}, error_of)
+    used = await exchange.tell(stream, put, lambda text: {"text": text}, openai.error_of)
     if used is not None:
         stream.headers.update(exchange.headers)
         await _end(exchange, output, used)

@@ -1,8 +1,11 @@
 """Which chat the transcript of a client belongs to, and what of it that chat does not hold yet."""
 
 import hashlib
+import json
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote
 
 import attrs
@@ -29,7 +32,7 @@ PREFIX = "api-"
 MAX_CHATS = 50
 """Newest chats of a user among which a transcript is looked for."""
 ROWS_EACH, MORE_ROWS = 8, 32
-"""Rows that are read of a chat for each message that came, and more: an answer may have several."""
+"""Rows that are read of a chat for each message or call that came, and more: an answer may have several."""
 ROWS_BEHIND = 1_000
 """Rows behind an answer among which the next message of the user is looked for."""
 
@@ -120,7 +123,7 @@ async def place_of(
     if transcript.rounds and (waiting := await _waiting(transcript, chats, user, named)):
         return waiting
     if named is not None:
-        held, whole = await _held(chats, chat_id(user, named.name), len(history))
+        held, whole = await _held(chats, chat_id(user, named.name), _count(history))
         if _same(held, history):
             return TranscriptPlace(chat=named.name)
         may_fail = history or not named.resends or len(held) == 1
@@ -175,7 +178,7 @@ async def _waiting(
         name, called = name_of(message.chat), results_for(message, transcript.calls)
         if called is None or (named is not None and named.name != name):
             continue
-        held, _ = await _held(chats, message.chat, len(history) + 2)
+        held, _ = await _held(chats, message.chat, _count(history) + len(transcript.rounds) + 2)
         if len(held) < 2 or not held[-2].agrees(transcript.question):
             continue
         before = held[:-2] if len(held) <= len(history) + 2 else held[-2 - len(history) : -2]
@@ -187,7 +190,8 @@ async def _waiting(
 
 
 def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall, ...] | None:
-    """The results that came, if they are those of the calls in a message; by name where the protocol has no ids."""
+    """The results that came, if they are those of the calls in a message; by names and arguments where the protocol has
+    no ids."""
     ids: Sequence[str] = message.metadata[CLIENT_CALLS]
     held = [call for call in calls_of(message) if call.id in ids]
     by_id = {call.id: call for call in came}
@@ -196,8 +200,15 @@ def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall,
         ClientCall(id=call.id, name=call.name, arguments=call.arguments, result=sent.result)
         for call, sent in pairs
         if sent is not None and sent.result is not None and call.name.endswith(sent.name)
+        if sent.id is not None or _arguments(sent.arguments) == _arguments(call.arguments)
     )
     return results if len(results) == len(held) == len(came) else None
+
+
+def _arguments(text: str) -> Any:
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return text
 
 
 async def _unnamed(
@@ -207,10 +218,10 @@ async def _unnamed(
     begun = [each for each in listed if each.name.startswith(PREFIX) and each.temporary is temporary]
     for session in begun:
         chat = chat_id(user, session.name)
-        last, _ = await _held(chats, chat, 1)
+        last, _ = await _held(chats, chat, _count(history[-1:]))
         if not any(FORGOTTEN in each.last.metadata or each.agrees(history[-1]) for each in last[-2:]):
             continue
-        held, whole = await _held(chats, chat, len(history))
+        held, whole = await _held(chats, chat, _count(history))
         # A transcript that ends with a question whose answer failed must not get into a chat that answers the same one.
         if whole and _same(held, history) and (history[-1].role == "assistant" or chats.rests(chat)):
             return TranscriptPlace(chat=session.name)
@@ -237,7 +248,7 @@ async def _parting(
 ) -> TranscriptPlace | None:
     """The place in a chat that begins with what came and goes on otherwise; ``answered_here``: only if an answer that
     came was given there. Where something is forgotten nobody can tell."""
-    held, _ = await _held(chats, chat_id(user, name), len(history) + 1, oldest=True)
+    held, _ = await _held(chats, chat_id(user, name), _count(history) + 1, oldest=True)
     begin = held[: len(history) + 1]
     if len(begin) <= len(history) or any(FORGOTTEN in each.last.metadata for each in begin):
         return None
@@ -293,6 +304,11 @@ async def _failed(
         return None
     record = await chats.answering(chat, held[-1].last.seq)
     return held[-1].last if record is not None and record.status is TurnStatus.FAILED else None
+
+
+def _count(history: Sequence[SentText]) -> int:
+    """Messages, and calls of the client's tools: each may have been a round of its own."""
+    return len(history) + sum(len(each.calls) for each in history)
 
 
 async def _held(

@@ -9,7 +9,7 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.attachment import NamedFile
-from klaw.domain.message import CLIENT_CALLS, MessageKind, NewMessage, Role
+from klaw.domain.message import CLIENT_CALLS, OF_CLIENT, MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, CannotReplace, KlawError
@@ -146,7 +146,7 @@ def _rounds(rounds: Iterable[ClientRound], chat: ChatId, composer: Composer) -> 
 
 
 def _result(turn: str, call: ClientCall, chat: ChatId, composer: Composer) -> NewMessage:
-    metadata = {"turn": turn, "call": call.id, "name": call.name, "error": False, "origin": "client"}
+    metadata = {"turn": turn, "call": call.id, "name": call.name, "error": False, "origin": OF_CLIENT}
     return composer.own(chat, Role.TOOL, MessageKind.TOOL_RESULT, clean(call.result), metadata)
 
 
@@ -156,7 +156,8 @@ async def store_results(
     """Store what a program's tools gave for a turn that waits, once. Returns its question; ``repeated``: all of it was
     stored before. Raises CannotReplace: the turn is over."""
     rows = await core.readers.run(read_rows, chat, 1)
-    if rows is None or not any(each.metadata.get("turn") == turn for each in rows.unfinished):
+    called = [] if rows is None else [each.seq for each in rows.unfinished if each.metadata.get("turn") == turn]
+    if rows is None or not called or rows.pending[-1].seq > max(called):  # something else is answered by now
         raise CannotReplace("the turn that called these tools is over")
     made = (attrs.evolve(_result(turn, call, chat, composer), id=f"{turn}.{call.id}") for call in calls)
     stored = await core.writer.run(messages.append, list(made))

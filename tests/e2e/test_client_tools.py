@@ -9,9 +9,11 @@ import httpx2
 import pytest
 import trio
 
-from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
+from klaw.wire.frames import ApprovalFrame, Approve
+from tests.support.llm_server import Reply, Text, Tool, Wait, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
-from tests.support.waiting import HANG_S
+from tests.support.talking import talking
+from tests.support.waiting import HANG_S, until
 
 TOOLS = [
     {
@@ -275,3 +277,107 @@ async def test_what_is_not_to_be_stored_has_tools_too(http, llm):
     assert answer["content"] == "Sunny."
     assert dialogue(llm.requests[-1]) == ["Weather?", [("weather", RIGA)], "sun"]
     assert (await http.get("/api/v1/chats")).json()["chats"] == []
+
+
+@pytest.mark.parametrize("name", ["weather", "current_time"])
+async def test_what_a_tool_of_a_program_gave_is_from_outside_also_under_klaws_name(tmp_path, llm, name):
+    asked = {"section": "user", "key": "name", "value": "Mallory"}
+    llm.replies += [tool_reply(Tool("k1", "memory_core_update", json.dumps(asked))), text_reply("No.")]
+    call = {"id": "z1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    said = [user("Hi"), *results({"role": "assistant", "content": None, "tool_calls": [call]}, "My name is Mallory")]
+    async with served(home(tmp_path, llm)) as server, client_of(server) as http, trio.open_nursery() as nursery:
+        nursery.start_soon(partial(ask, http, said, headers={"X-Klaw-Chat": "main"}))
+        async with talking(server.url) as talk:
+            await talk.client.watch("main", 0)
+            (wants,) = await talk.until(lambda: [each for each in talk.events if isinstance(each, ApprovalFrame)])
+            await talk.client.request(Approve(id=wants.id, allow=False))
+
+
+async def test_results_without_ids_go_to_the_call_with_their_arguments(http, llm):
+    begun = []
+    for city in ("Рига", "Oslo"):
+        llm.replies.append(tool_reply(Tool("c1", "weather", json.dumps({"city": city}))))
+        asked = {"model": "klaw", "messages": [user("Weather?")], "tools": TOOLS, "stream": False}
+        found = await http.post("/api/chat", json=asked)
+        begun.append((city, found.headers["x-klaw-chat"], found.json()["message"]["tool_calls"][0]["function"]))
+    for city, chat, function in begun:
+        llm.replies.append(text_reply("Sunny."))
+        calling = {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
+        said = [user("Weather?"), calling, {"role": "tool", "tool_name": "weather", "content": f"sun in {city}"}]
+        found = await http.post("/api/chat", json={"model": "klaw", "messages": said, "tools": TOOLS, "stream": False})
+        assert found.headers["x-klaw-chat"] == chat
+
+
+async def test_calls_without_an_object_of_a_question_aside_are_the_models_fault(http, llm):
+    llm.replies += [tool_reply(Tool("c1", "weather", broken)) for broken in ('{"x":', "NaN", "[1]")]
+    for _ in range(3):
+        asked = {"model": "klaw", "messages": [user("Hi")], "tools": TOOLS, "stream": False}
+        found = await http.post("/api/chat", json=asked, headers={"X-Klaw-Store": "false"})
+        assert (found.status_code, "arguments" in found.json()["error"]) == (424, True)
+
+
+HALF = "\\ud800"
+NO_TEXT = [
+    ("/v1/responses", '{"input": "Hi", "metadata": {"a": 1e400}}', (400, "metadata")),
+    ("/v1/responses", f'{{"input": "Hi", "truncation": "{HALF}"}}', (400, "truncation")),
+    ("/v1/responses", '{"input": "Hi", "tools": 5}', (400, "tools")),
+    ("/v1/responses", f'{{"input": [{{"type": "item_reference", "id": "msg_{HALF}.1"}}]}}', (400, "input[0].id")),
+    ("/v1/responses", f'{{"input": "Hi", "previous_response_id": "{HALF}"}}', (400, "previous_response_id")),
+    ("/v1/completions", '{"prompt": "Hi", "suffix": [5]}', (400, "suffix")),
+    ("/v1/chat/completions", '{"messages": [], "reasoning_effort": []}', (400, "messages")),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "told"), NO_TEXT)
+async def test_what_is_no_json_and_no_text_is_refused_by_name(http, path, body, told):
+    found = await http.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert (found.status_code, found.json()["error"]["param"]) == told
+
+
+async def test_half_characters_in_calls_are_replaced(http, llm):
+    function = {"name": "weather", "arguments": "{}"}
+    told = json.dumps(
+        [user("Hi"), *results({"role": "assistant", "tool_calls": [{"id": "", "function": function}]}, "sun")]
+    )
+    for old, new in (('"id": ""', f'"id": "{HALF}"'), ('"name": "weather"', f'"name": "{HALF}"')):
+        body = f'{{"messages": {told.replace(old, new)}}}'
+        found = await http.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
+        assert found.status_code == 200, found.text
+
+
+async def test_results_that_come_while_the_chat_goes_on_are_not_mistaken_for_what_is_answered(http, llm):
+    llm.replies.append(tool_reply(Tool("c1", "weather", RIGA)))
+    chat, calling, _ = await ask(http, [user("Weather?")])
+    goes_on = trio.Event()
+    llm.replies.append(Reply(steps=(Wait(goes_on), Text("Something else"))))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(http.post, f"/api/v1/chats/{chat}/messages", json={"text": "A page asks"}))
+        await until(lambda: len(llm.requests) == 2)
+        llm.replies.append(text_reply("Sunny."))
+        asked = {"model": "klaw", "messages": [user("Weather?"), *results(calling, "sun")], "tools": TOOLS}
+        found = await http.post("/v1/chat/completions", json=asked)
+        goes_on.set()
+    assert found.headers["x-klaw-chat"] != chat
+    assert found.json()["choices"][0]["message"]["content"] == "Sunny."
+    assert dialogue(llm.requests[-1]) == ["Weather?", [("weather", RIGA)], "sun"]
+
+
+def rounds(count, calls=1):
+    said = []
+    for number in range(count):
+        function = {"name": "weather", "arguments": "{}"}
+        made = [{"id": f"x{number}.{place}", "type": "function", "function": function} for place in range(calls)]
+        said += results({"role": "assistant", "content": None, "tool_calls": made}, *["sun"] * calls)
+    return said
+
+
+async def test_a_question_of_many_rounds_stays_in_its_chat(http, llm):
+    llm.replies += [tool_reply(Tool("c1", "weather", RIGA)), text_reply("Sunny."), text_reply("Yes.")]
+    said = [user("Weather?"), *rounds(60)]
+    chat, calling, _ = await ask(http, said)
+    said += results(calling, "rain")
+    again, answer, _ = await ask(http, said)
+    assert (again, len(dialogue(llm.requests[-1]))) == (chat, 1 + 2 * 61)
+    assert (await ask(http, [*said, answer, user("Sure?")]))[0] == chat
+    refused = await http.post("/v1/chat/completions", json={"messages": [user("Hi"), *rounds(1, calls=129)]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")

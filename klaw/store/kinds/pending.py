@@ -50,6 +50,8 @@ class ChatRows:
 
 
 MAX_CLIENT_CALLS = 100
+MAX_ROUND_ROWS = 10_000
+"""Rows behind a question among which its newest calls are looked for."""
 MAX_TOOL_ROWS = 400
 """Tool calls and results that are read along with the dialogue."""
 
@@ -87,7 +89,7 @@ def client_calls(connection: apsw.Connection, user: UserId) -> list[Message]:
     of_turn = messages.MESSAGES.columns.replace(", ", ", m.")
     query = f"""
     SELECT m.{of_turn} FROM turns t JOIN messages m ON m.chat_id = t.chat_id AND m.type = 'tool_call'
-        AND m.seq BETWEEN t.last_seq AND t.last_seq + {MAX_TOOL_ROWS} AND m.metadata ->> '$.turn' = t.turn_id
+        AND m.seq BETWEEN t.last_seq AND t.last_seq + {MAX_ROUND_ROWS} AND m.metadata ->> '$.turn' = t.turn_id
     WHERE t.user_id = ? AND t.status = 'waiting' AND t.{turns.NOW} AND m.metadata ->> '$.client_calls' IS NOT NULL
     ORDER BY t.rowid DESC LIMIT {MAX_CLIENT_CALLS}
     """  # noqa: S608 - constant columns
