@@ -203,7 +203,9 @@ async def ask(
         if place.turn is not None:
             question = await chats.keep_results(user, name, place.turn, place.calls)
             asked.ignored = place.turn
-            goes_on = question.repeated and not chats.rests(chat)
+            record = await chats.answering(chat, question.message.seq)
+            is_over = record is not None and record.id != place.turn and record.status is not TurnStatus.FAILED
+            goes_on = question.repeated and (is_over or not chats.rests(chat))
             if not goes_on:
                 await chats.retry(user, name, said)
             await asked.begin(question.message, repeated=goes_on, again=True)

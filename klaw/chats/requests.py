@@ -15,7 +15,7 @@ from klaw.domain.text import clean
 from klaw.errors import ActorStopped, CannotReplace, KlawError
 from klaw.llm.types import ModelOptions
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import messages
+from klaw.store.kinds import messages, turns
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
 from klaw.store.kinds.variants.replace import Wish
@@ -154,11 +154,16 @@ async def store_results(
     turn: str, calls: Iterable[ClientCall], chat: ChatId, composer: Composer, core: Core
 ) -> AppendedMessage:
     """Store what a program's tools gave for a turn that waits, once. Returns its question; ``repeated``: all of it was
-    stored before. Raises CannotReplace: the turn is over."""
+    stored before. Raises CannotReplace: the turn is over, and there was something else."""
+    made = [attrs.evolve(_result(turn, call, chat, composer), id=f"{turn}.{call.id}") for call in calls]
+    record = await core.readers.run(turns.get, user_of(chat), turn)
+    known = [await core.readers.run(messages.find, each.user, each.id) for each in made]
+    if record is not None and all(known):
+        (question, *_) = await core.readers.run(messages.after, chat, record.last_seq - 1, 1)
+        return AppendedMessage(question, repeated=True)
     rows = await core.readers.run(read_rows, chat, 1)
     called = [] if rows is None else [each.seq for each in rows.unfinished if each.metadata.get("turn") == turn]
     if rows is None or not called or rows.pending[-1].seq > max(called):  # something else is answered by now
         raise CannotReplace("the turn that called these tools is over")
-    made = (attrs.evolve(_result(turn, call, chat, composer), id=f"{turn}.{call.id}") for call in calls)
-    stored = await core.writer.run(messages.append, list(made))
+    stored = await core.writer.run(messages.append, made)
     return AppendedMessage(rows.pending[-1], all(each.repeated for each in stored))

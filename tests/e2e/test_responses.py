@@ -246,6 +246,15 @@ async def test_the_sdk_carries_out_its_tools(server, llm, way):
         assert len((await http.get("/api/v1/chats")).json()["chats"]) == 1
 
 
+async def test_results_that_come_again_bring_the_same_answer(http, llm):
+    llm.replies += [calls_weather(), text_reply("Sunny.")]
+    first = await ask(http, "Погода?", tools=[WEATHER])
+    result = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "SUNNY 21"}
+    told = [await ask(http, [result], previous_response_id=first["id"]) for _ in range(2)]
+    assert [(each["id"], text_of(each)) for each in told] == [(told[0]["id"], "Sunny.")] * 2
+    assert len(llm.requests) == 2
+
+
 async def test_results_come_with_a_new_question(http, llm):
     llm.replies += [calls_weather()]
     first = await ask(http, "Weather?", tools=[WEATHER])
