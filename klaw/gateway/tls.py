@@ -116,6 +116,7 @@ def read(cert_file: Path, key_file: Path) -> tuple[ssl.SSLContext, float]:
         raise _wrong("keyFile", key_file, f"it has a password; `openssl pkey -in {key_file} -out FILE` takes it off")
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves it to the system
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert_file, key_file, refuse)
