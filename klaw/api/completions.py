@@ -229,7 +229,7 @@ class Exchange:
                     channel=HTTP,
                     instructions=self.transcript.instructions,
                     options=self.options,
-                    came=len(self.transcript.history),
+                    came=len(self.transcript.history) + sum(1 + len(each.calls) for each in self.transcript.rounds),
                     rounds=self.transcript.rounds,
                 )
                 asked = await stack.enter_async_context(ask(services, self.user, place.chat, said, place.place))

@@ -59,8 +59,8 @@ class Submit:
     instructions: str = ""
     options: ModelOptions = attrs.Factory(ModelOptions)
     came: int = 0
-    """So many messages of the chat came along with it: all of them are shown while there is room, and what is left out
-    is named."""
+    """So many messages of the chat came along with it, those of tools too: all of them are shown while there is room,
+    and what is left out is named."""
     rounds: tuple[ClientRound, ...] = ()
     """What a program's tools did for this message already."""
     question: bool = False

@@ -381,3 +381,14 @@ async def test_a_question_of_many_rounds_stays_in_its_chat(http, llm):
     assert (await ask(http, [*said, answer, user("Sure?")]))[0] == chat
     refused = await http.post("/v1/chat/completions", json={"messages": [user("Hi"), *rounds(1, calls=129)]})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
+
+
+async def test_all_rounds_of_a_long_loop_are_shown(http, llm):
+    said = [user("Count")]
+    for number in range(230):
+        called = {"id": f"c{number}", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+        calling = {"role": "assistant", "content": None, "tool_calls": [called]}
+        said += results(calling, f"r{number}")
+    llm.replies.append(text_reply("Done."))
+    await ask(http, said)
+    assert [each for each in dialogue(llm.requests[-1]) if str(each)[0] == "r"] == [f"r{n}" for n in range(230)]
