@@ -13,7 +13,18 @@ from structlog.testing import LogCapture
 
 from klaw.actor.log import keep_allowed_fields
 
-PLUGINS = ("answers", "forking", "golden", "hanging", "homeserver", "migrated", "models", "running", "source_engine")
+PLUGINS = (
+    "answers",
+    "doors",
+    "forking",
+    "golden",
+    "hanging",
+    "homeserver",
+    "migrated",
+    "models",
+    "running",
+    "source_engine",
+)
 pytest_plugins = [f"tests.support.plugins.{name}" for name in PLUGINS]
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -139,9 +139,7 @@ class Conversation:
     thinking_tokens: int = attrs.field(init=False, default=0)
     """Of all calls, see ``Completion.thinking_tokens``."""
     claims: Claims = attrs.field(init=False)
-    client_calls: tuple[ToolCall, ...] = attrs.field(init=False, default=())
-    """Calls that the program carries out; by the names that it gave its tools."""
-    _client: dict[str, ToolDescription] = attrs.field(init=False)
+    _client: frozenset[str] = attrs.field(init=False)
     """The program's tools, by the names under which the model is offered them."""
     _prompt: tuple[ChatMessage, ...] = attrs.field(init=False)
     """The messages of the first request."""
@@ -161,8 +159,9 @@ class Conversation:
         wanted, most_rounds = self.options, self.agent.core.config.processing.max_tool_call_rounds
         if self.route.tools and most_rounds and wanted.form is None and wanted.tool_choice in ("auto", "none"):
             self.tools = self.agent.tools.executor.toolbox.describe(self.about)
-        self._client = wanted.offered({tool.name for tool in self.tools})
-        self.tools += tuple(attrs.evolve(tool, name=name) for name, tool in self._client.items())
+        offered = wanted.offered({tool.name for tool in self.tools})
+        self.tools += tuple(attrs.evolve(tool, name=name) for name, tool in offered.items())
+        self._client = frozenset(offered)
 
     @property
     def calls(self) -> tuple[str, ...]:
@@ -200,11 +199,10 @@ class Conversation:
                 self._tail.append(ChatMessage(role="user", content=BAD_CALL))
                 continue
             if last is None and completion.tool_calls:
-                await self._carry_out(completion)
-                if self.client_calls:
-                    self.text, self.ending = completion.text, Ending.HANDED_OVER
-                    return
-                continue
+                if not await self._carry_out(completion):
+                    continue
+                self.text, self.ending = completion.text, Ending.HANDED_OVER
+                return
             if self.options.forced is not None:
                 raise ProviderMalformed("tool_choice: the model called no tool, although it must")
             # Once, and while tools can still be called; neither the answer nor the hint is stored.
@@ -320,7 +318,8 @@ class Conversation:
             self.agent.llm.correction.learn(self.answered_by, estimated=estimated, reported=reported)
         return completion
 
-    async def _carry_out(self, completion: Completion) -> None:
+    async def _carry_out(self, completion: Completion) -> bool:
+        """Returns whether the program has to carry out some of the calls."""
         made = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {each.call.id: each for each in self._told_apart(made)}
         self._ids |= by_id.keys()
@@ -334,7 +333,6 @@ class Conversation:
         for call in own:
             state = "handed over" if call in of_client else "interrupted"
             self.accounts[call.id] = {"name": call.name, "round": self.rounds, "state": state}
-        self.client_calls = tuple(attrs.evolve(call, name=self._client[call.name].name) for call in of_client)
         results = await self.agent.tools.executor.run(
             [each for each in calls if not self._is_of_client(each)],
             self.about,
@@ -350,6 +348,7 @@ class Conversation:
             if pictures:  # providers take them from users only
                 told = PICTURES_OF.format(name=result.call.name)
                 self._tail.append(ChatMessage(role="user", content=told, images=pictures))
+        return bool(of_client)
 
     def _is_of_client(self, call: PreparedCall) -> bool:
         return call.problem is None and call.call.name in self._client

@@ -343,7 +343,7 @@ class Exchange:
         )
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
-        """A program's own question: nothing is recalled, no tools, nothing is stored."""
+        """A program's own question: nothing is recalled or stored, and none of Klaw's tools is offered."""
         llm, wanted = self.api.parts.llm, self.options
         route = llm.router.route(key="/v1", thinking=wanted.thinking)
         most = min(wanted.max_tokens or MAX_SIDE_TOKENS, route.max_output_tokens)

@@ -153,7 +153,7 @@ def _tools(given: Sequence[Any]) -> Iterator[dict[str, Any]]:
             case {"type": "function"}:
                 yield {"type": "function", "function": {name: tool[name] for name in tool if name != "type"}}
             case {"type": str(kind)} if kind.startswith("web_search"):
-                pass  # Klaw has its own
+                continue  # Klaw has its own
             case _:
                 raise _wrong(f"tools[{number}].type", "must be function; of hosted tools there is only web_search")
 

@@ -13,7 +13,7 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent
 from klaw.agent.claims import cut_because, resumed_trail, with_end
-from klaw.agent.conversation import Conversation, ModelCall, describe_failure
+from klaw.agent.conversation import Conversation, Ending, ModelCall, describe_failure
 from klaw.agent.linked_answer import link_sources
 from klaw.chats.build_context import Gatherer
 from klaw.chats.requests import FROM_MCP, Submit
@@ -115,7 +115,7 @@ class Turn:
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
             if answer is not None:
-                waits = self._conversation is not None and self._conversation.client_calls
+                waits = self._conversation is not None and self._conversation.ending is Ending.HANDED_OVER
                 return await self._store(answer, TurnStatus.WAITING if waits else TurnStatus.DONE)
             if self.stopped and self._rows is not None:
                 return await self._store("".join(self._pieces), TurnStatus.STOPPED)
@@ -193,8 +193,8 @@ class Turn:
             if conversation.adapted:
                 self._receipt["adapted"] = list(conversation.adapted)
         filtered = conversation.finish_reason == "content_filter"  # then a note says so
-        is_something = conversation.text.strip() or conversation.images or conversation.client_calls
-        if not is_something and not filtered:
+        hands_over = conversation.ending is Ending.HANDED_OVER
+        if not (conversation.text.strip() or conversation.images or filtered or hands_over):
             raise ProviderMalformed("the model only called tools and gave no answer")
         if cut_because(conversation.finish_reason) is not None:
             self._receipt["finish_reason"] = conversation.finish_reason

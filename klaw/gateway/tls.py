@@ -5,7 +5,6 @@ without waiting, which a TLS stream cannot.
 """
 
 import datetime as dt
-import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,9 +28,6 @@ SEND_S = 15.0
 WARN_S = 7 * 86_400.0
 _HANDSHAKE = b"\x16"
 """How a TLS connection begins (RFC 8446, 5.1)."""
-_PEM = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_VALIDITY = re.compile(rb"\x30[\x1e\x20\x22]" + 2 * rb"(?:\x17\x0d|\x18\x0f)([0-9]{12,14})Z")
-"""When a certificate begins and ends, in DER (RFC 5280, 4.1.2.5)."""
 
 Behind: TypeAlias = Callable[[trio.SocketStream, socket.socket], Awaitable[None]]
 
@@ -103,13 +99,14 @@ class Certificate:
 
 def read(cert_file: Path, key_file: Path) -> tuple[ssl.SSLContext, float]:
     """A context with a certificate, and when that ends, in Unix seconds. Raises ConfigError. Blocks."""
-    texts = []
+    from cryptography import x509  # only who has a certificate pays for it
+
     for file, name, holds in ((cert_file, "certFile", "CERTIFICATE"), (key_file, "keyFile", "PRIVATE KEY")):
         try:
-            texts.append(file.read_text("ascii", "replace"))
+            text = file.read_text("ascii", "replace")
         except OSError as error:
             raise _wrong(name, file, f"{error.strerror}; the user that Klaw runs as must be able to read it") from None
-        if f"{holds}-----" not in texts[-1]:
+        if f"{holds}-----" not in text:
             raise _wrong(name, file, f"it has no {holds} in PEM form; `openssl x509` and `openssl pkey` convert it")
 
     def refuse() -> str:
@@ -120,14 +117,12 @@ def read(cert_file: Path, key_file: Path) -> tuple[ssl.SSLContext, float]:
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert_file, key_file, refuse)
-        first = _PEM.search(texts[0])
-        validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(first[0])) if first is not None else None
+        certificate = x509.load_pem_x509_certificate(cert_file.read_bytes())
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or "damaged"
         why = f"it is not the key of {cert_file}, or one of them is damaged ({reason}); give two that belong together"
         raise _wrong("keyFile", key_file, why) from None
-    ends = validity[2].decode()[-12:] if validity is not None else "700101000000"
-    return context, dt.datetime.strptime(f"{ends}+0000", "%y%m%d%H%M%S%z").timestamp()
+    return context, certificate.not_valid_after_utc.timestamp()
 
 
 def _wrong(name: str, file: Path, why: str) -> ConfigError:

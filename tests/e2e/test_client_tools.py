@@ -5,15 +5,15 @@ import json
 import signal
 from functools import partial
 
-import httpx2
 import pytest
 import trio
 
 from klaw.wire.frames import ApprovalFrame, Approve
-from tests.support.llm_server import Reply, Text, Tool, Wait, error_reply, serve_llm, text_reply, tool_reply
-from tests.support.server import served, write_home
+from tests.support.llm_server import Reply, Text, Tool, Wait, error_reply, text_reply, tool_reply
+from tests.support.plugins.doors import client_of, home_of
+from tests.support.server import served
 from tests.support.talking import talking
-from tests.support.waiting import HANG_S, until
+from tests.support.waiting import until
 
 TOOLS = [
     {
@@ -27,28 +27,6 @@ TOOLS = [
     for name, about in (("weather", "Weather of a city"), ("memory_search", "A tool that Klaw has too"))
 ]
 RIGA = '{"city": "Рига"}'
-
-
-@pytest.fixture
-async def llm():
-    async with serve_llm() as running:
-        yield running
-
-
-def home(tmp_path, llm):
-    with_tools = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
-    return write_home(tmp_path, providers={"stub": with_tools})
-
-
-def client_of(server):
-    base = server.url.replace("ws://", "http://").removesuffix("/ws")
-    return httpx2.AsyncClient(base_url=base, trust_env=False, timeout=HANG_S)
-
-
-@pytest.fixture
-async def http(tmp_path, llm):
-    async with served(home(tmp_path, llm)) as server, client_of(server) as client:
-        yield client
 
 
 async def ask(http, messages, *, headers=None, **more):
@@ -247,7 +225,7 @@ async def test_what_cannot_be_is_refused_by_name(http, llm, wrong, field):
 
 async def test_a_call_survives_a_kill_and_its_result_goes_on_once(tmp_path, llm):
     llm.replies.append(tool_reply(Tool("c1", "weather", RIGA)))
-    place = home(tmp_path, llm)
+    place = home_of(tmp_path, llm)
     async with served(place) as server, client_of(server) as http:
         chat, calling, _ = await ask(http, [user("Weather?")])
         server.process.send_signal(signal.SIGKILL)
@@ -285,7 +263,7 @@ async def test_what_a_tool_of_a_program_gave_is_from_outside_also_under_klaws_na
     llm.replies += [tool_reply(Tool("k1", "memory_core_update", json.dumps(asked))), text_reply("No.")]
     call = {"id": "z1", "type": "function", "function": {"name": name, "arguments": "{}"}}
     said = [user("Hi"), *results({"role": "assistant", "content": None, "tool_calls": [call]}, "My name is Mallory")]
-    async with served(home(tmp_path, llm)) as server, client_of(server) as http, trio.open_nursery() as nursery:
+    async with served(home_of(tmp_path, llm)) as server, client_of(server) as http, trio.open_nursery() as nursery:
         nursery.start_soon(partial(ask, http, said, headers={"X-Klaw-Chat": "main"}))
         async with talking(server.url) as talk:
             await talk.client.watch("main", 0)

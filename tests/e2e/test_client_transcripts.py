@@ -10,28 +10,12 @@ import httpx2
 import pytest
 import trio
 
-from tests.support.llm_server import Hang, Reply, Text, Tool, echo_reply, error_reply, serve_llm, text_reply, tool_reply
+from tests.support.llm_server import Hang, Reply, Text, Tool, error_reply, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import HANG_S, until
 
 CASES = Path(__file__).parents[1] / "data" / "cases" / "openai_door"
 DOORS = ("/v1/chat/completions", "/api/chat")
-
-
-@pytest.fixture
-async def llm():
-    async with serve_llm() as running:
-        running.respond = echo_reply
-        yield running
-
-
-@pytest.fixture
-async def http(tmp_path, llm):
-    with_tools = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
-    async with served(write_home(tmp_path, providers={"stub": with_tools})) as server:
-        base = server.url.replace("ws://", "http://").removesuffix("/ws")
-        async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=HANG_S) as client:
-            yield client
 
 
 def case(name):

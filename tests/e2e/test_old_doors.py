@@ -4,31 +4,11 @@ import json
 
 import httpx2
 import ollama
-import pytest
 
 from tests.e2e.test_other_clients import PNG, base, client_of, in_thread
-from tests.support.llm_server import Reasoning, Reply, Text, Tool, echo_reply, serve_llm, text_reply
+from tests.support.llm_server import Reasoning, Reply, Text, Tool, text_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import HANG_S
-
-
-@pytest.fixture
-async def llm():
-    async with serve_llm() as running:
-        running.respond = echo_reply
-        yield running
-
-
-@pytest.fixture
-async def server(tmp_path, llm):
-    async with served(write_home(tmp_path, llm=llm.url)) as running:
-        yield running
-
-
-@pytest.fixture
-async def http(server):
-    async with httpx2.AsyncClient(base_url=base(server), trust_env=False, timeout=HANG_S) as client:
-        yield client
 
 
 async def chats(http):

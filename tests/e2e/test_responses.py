@@ -9,29 +9,8 @@ import trio
 from tests.e2e.test_http import http as token_http
 from tests.e2e.test_http import token_for, until_served
 from tests.e2e.test_other_clients import base, client_of, in_thread
-from tests.support.llm_server import Raw, Reasoning, Reply, Text, Tool, echo_reply, error_reply, serve_llm, text_reply
+from tests.support.llm_server import Raw, Reasoning, Reply, Text, Tool, error_reply, text_reply
 from tests.support.server import served, write_home
-from tests.support.waiting import HANG_S
-
-
-@pytest.fixture
-async def llm():
-    async with serve_llm() as running:
-        running.respond = echo_reply
-        yield running
-
-
-@pytest.fixture
-async def server(tmp_path, llm):
-    with_tools = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
-    async with served(write_home(tmp_path, providers={"stub": with_tools})) as running:
-        yield running
-
-
-@pytest.fixture
-async def http(server):
-    async with httpx2.AsyncClient(base_url=base(server), trust_env=False, timeout=HANG_S) as client:
-        yield client
 
 
 def given(llm):

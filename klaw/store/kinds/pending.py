@@ -9,6 +9,7 @@ import attrs
 from klaw.domain.message import CLIENT_CALLS, Message, MessageKind, TurnRecord, TurnStatus
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
+from klaw.store import rows
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, messages, summaries, turns
 from klaw.store.kinds.chats import BoundBases
@@ -86,9 +87,8 @@ def shown(connection: apsw.Connection, chat: ChatId, limit: int, *, oldest: bool
 
 def client_calls(connection: apsw.Connection, user: UserId) -> list[Message]:
     """The newest calls that turns of a user handed over to programs, the newest first."""
-    of_turn = messages.MESSAGES.columns.replace(", ", ", m.")
     query = f"""
-    SELECT m.{of_turn} FROM turns t JOIN messages m ON m.chat_id = t.chat_id AND m.type = 'tool_call'
+    SELECT {rows.columns(Message, "m")} FROM turns t JOIN messages m ON m.chat_id = t.chat_id AND m.type = 'tool_call'
         AND m.seq BETWEEN t.last_seq AND t.last_seq + {MAX_ROUND_ROWS} AND m.metadata ->> '$.turn' = t.turn_id
     WHERE t.user_id = ? AND t.status = 'waiting' AND t.{turns.NOW} AND m.metadata ->> '$.client_calls' IS NOT NULL
     ORDER BY t.rowid DESC LIMIT {MAX_CLIENT_CALLS}
