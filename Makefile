@@ -110,15 +110,15 @@ $(SYNAPSE)/.installed: tests/support/services/synapse.txt
 # instructor and pydantic-ai want different versions of openai.
 $(CLIENTS)/.installed: tests/support/services/clients.txt tests/support/services/clients-npm.txt
 	@echo "Making $(CLIENTS) …"
-	@$(PYTHON) -m venv $(CLIENTS)/python
+	@$(PYTHON) -m venv --clear $(CLIENTS)/python
 	@$(CLIENTS)/python/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
-	@$(PYTHON) -m venv $(CLIENTS)/instructor
+	@$(PYTHON) -m venv --clear $(CLIENTS)/instructor
 	@$(CLIENTS)/instructor/bin/python -m pip --disable-pip-version-check install -qq instructor==1.17.0
 	@npm install --silent --no-audit --no-fund --prefix $(CLIENTS) $$(cat $(word 2,$^))
 	@touch $@
 
 $(OPEN_WEBUI)/.installed: tests/support/services/open-webui.txt
 	@echo "Making $(OPEN_WEBUI): some minutes …"
-	@$(PYTHON) -m venv $(OPEN_WEBUI)
+	@$(PYTHON) -m venv --clear $(OPEN_WEBUI)
 	@$(OPEN_WEBUI)/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
 	@touch $@
