@@ -317,6 +317,7 @@ class Channel:
     async def pair(self, stranger: Stranger, user: UserId) -> LinkedConversation:
         """Let somebody who asked for a code, or a group, write from now on, and tell them."""
         there = await self.conversations.link(user, stranger.conversation, stranger.sender)
+        self.account.codes.close(stranger)
         await self._greet(there)
         return there.link
 

@@ -56,26 +56,26 @@ class PairingCodes:
         return code, self._open[code][1]
 
     def stranger(self, code: str, *, groups: bool) -> Stranger | None:
-        """Who asked for a code, which is used up then. Only with ``groups`` a group is found."""
-        found = self._take(code, lambda each: isinstance(each, Stranger) and (groups or not each.conversation.group))
-        return found if isinstance(found, Stranger) else None
+        """Who asked for a code; only with ``groups`` a group is found. The code holds until ``close``: who writes
+        meanwhile must not get another one."""
+        found, _ = self._valid().get(_written(code), (None, 0.0))
+        return found if isinstance(found, Stranger) and (groups or not found.conversation.group) else None
+
+    def close(self, stranger: Stranger) -> None:
+        """Use up the code of somebody who may write now."""
+        self._open = {code: each for code, each in self._open.items() if each[0] != stranger}
 
     def invited(self, code: str, account: str) -> UserId | None:
         """The user whose link has a code, which is used up then."""
-        found = self._take(code, lambda each: isinstance(each, Invitation) and each.account == account)
-        return found.user if isinstance(found, Invitation) else None
+        found, _ = self._valid().get(_written(code), (None, 0.0))
+        if not isinstance(found, Invitation) or found.account != account:
+            return None
+        del self._open[_written(code)]
+        return found.user
 
     def waiting(self) -> list[tuple[str, Stranger]]:
         """Codes of strangers that hold."""
         return [(code, each) for code, (each, _) in self._valid().items() if isinstance(each, Stranger)]
-
-    def _take(self, code: str, fits: Callable[[Stranger | Invitation], bool]) -> Stranger | Invitation | None:
-        code = code.strip().upper()
-        found = self._valid().get(code)
-        if found is None or not fits(found[0]):
-            return None
-        del self._open[code]
-        return found[0]
 
     def _make(self, whom: Stranger | Invitation) -> str:
         code = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
@@ -86,3 +86,7 @@ class PairingCodes:
         now = self._now()
         self._open = {code: each for code, each in self._open.items() if each[1] > now}
         return self._open
+
+
+def _written(code: str) -> str:
+    return code.strip().upper()

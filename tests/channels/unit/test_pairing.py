@@ -24,6 +24,8 @@ def test_a_code_is_told_once_and_used_once() -> None:
     assert codes.ask(stranger()) is None
     assert codes.waiting() == [(code, stranger())]
     assert codes.stranger(f" {code.lower()} ", groups=False) == stranger()
+    assert codes.ask(stranger()) is None  # while they are being let in
+    codes.close(stranger())
     assert codes.stranger(code, groups=True) is None
 
 

@@ -264,7 +264,7 @@ async def test_enter_begins_a_line_on_a_phone_and_sends_at_a_desk(tmp_path, loca
         else:
             page.keyboard.press("Enter")
         page.wait_for_selector("article.user[data-seq='1']")
-        assert page.inner_text("article.user .text") == "one\ntwo"
+        wait_until(page, "document.querySelector('article.user .text')?.innerText === 'one\\ntwo'")
         assert fits(page)
         assert wrong == []
 
