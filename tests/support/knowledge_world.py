@@ -113,6 +113,10 @@ class World:
             return {}
         return await until(found)  # type: ignore[return-value]
 
+    def problems(self) -> dict[str, str]:
+        """Of the indexer, except that the system gives no watches: other processes on this machine may hold them."""
+        return {code: text for code, text in self.indexer.problems().items() if code != "kb_not_watched"}
+
     async def done(self) -> None:
         """Return when there is nothing to look at or to read."""
         for loop in (self.indexer, self.indexer._to_read, *self.indexer._users.values()):
