@@ -1,4 +1,4 @@
-"""What messengers cost: memory and CPU of a server that has answered a few questions, without one, with Telegram (the
+"""What messengers cost: memory and CPU of a server that has answered as many questions without one, with Telegram (the
 strict emulator of the tests), then with Matrix too (a real Synapse, if ``make test-matrix`` has made it).
 
     python tools/bench_channels.py [--idle 60] [--people 3]
@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from contextlib import AsyncExitStack
+from itertools import product
 from pathlib import Path
 
 import trio
@@ -53,8 +54,8 @@ async def run(arguments: argparse.Namespace, home: Path) -> None:
         llm.respond = llm_server.echo_reply
         server = await stack.enter_async_context(served(write_home(home, llm=llm.url)))
         async with talking(server.url) as talk:
-            for number in range(QUESTIONS):
-                await talk.ask(f"question {number}, with **some** `code` in it")
+            for chat, number in product(range(arguments.people), range(QUESTIONS)):
+                await talk.ask(f"question {number}, with **some** `code` in it", f"chat-{chat}")
         await measured(server, "no messenger", arguments.idle)
         for name, messenger in (("telegram", telegram), ("matrix", matrix)):
             if name == "matrix" and synapse.environment() is None:
