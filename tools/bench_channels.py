@@ -18,6 +18,8 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from klaw.cli.admin_call import call
+from klaw.config.paths import Paths
 from tests.support import llm_server
 from tests.support.server import Server, served, write_home
 from tests.support.services import synapse
@@ -56,6 +58,7 @@ async def run(arguments: argparse.Namespace, home: Path) -> None:
         async with talking(server.url) as talk:
             for chat, number in product(range(arguments.people), range(QUESTIONS)):
                 await talk.ask(f"question {number}, with **some** `code` in it", f"chat-{chat}")
+        await trio.to_thread.run_sync(call, Paths.resolve(home, {}), "channels_list")  # loads the HTTP API
         await measured(server, "no messenger", arguments.idle)
         for name, messenger in (("telegram", telegram), ("matrix", matrix)):
             if name == "matrix" and synapse.environment() is None:
