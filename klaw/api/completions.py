@@ -256,7 +256,8 @@ class Exchange:
             self.finish_reason = why if why in _CUTS else "length"
         if self._answer is not None:
             self._answer = whole
-        return await self._usage(place.chat, outcome.turn)
+        turn = outcome.turn
+        return usage_of(await services.chats.receipt(self.user, place.chat, turn) if turn is not None else None)
 
     async def _hand_over(self, turn: str | None) -> str:
         """Find the calls for which a turn waits. Returns what the model said with them."""
@@ -336,10 +337,6 @@ class Exchange:
                 streamed = True
         return streamed
 
-    async def _usage(self, chat: str, turn: str | None) -> Usage:
-        record = await self.api.services.chats.receipt(self.user, chat, turn) if turn is not None else None
-        return usage_of(record)
-
     async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question: nothing is recalled or stored, and none of Klaw's tools is offered."""
         llm, wanted = self.api.parts.llm, self.options
@@ -399,10 +396,5 @@ class Exchange:
 def usage_of(record: TurnRecord | None) -> Usage:
     """The tokens of a turn, as far as they were counted."""
     used: Mapping[str, Any] = record.usage if record is not None else {}
-    return Usage(
-        prompt_tokens=used.get("prompt_tokens", 0),
-        completion_tokens=used.get("completion_tokens", 0),
-        cached_tokens=used.get("cached_tokens"),
-        cache_write_tokens=used.get("cache_write_tokens"),
-        thinking_tokens=used.get("thinking_tokens"),
-    )
+    known = {each.name: used[each.name] for each in attrs.fields(Usage) if each.name in used}
+    return Usage(**{"prompt_tokens": 0, "completion_tokens": 0} | known)

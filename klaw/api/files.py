@@ -158,8 +158,7 @@ def _host_routes(api: Api) -> list[Route]:
 
     about = "Upload an export for import_run. Content-Length must say how many bytes it has."
     moved = About("import_upload_export", about, "import", takes=OTHER, answer=UploadedPiece, status=201)
-    about = "A backup as a TAR archive. Needs a token of an operator."
-    fetched = About("backup_fetch", about, "backup", gives=("application/x-tar",))
+    fetched = About("backup_fetch", "A backup as a TAR archive. For operators.", "backup", gives=("application/x-tar",))
     return [
         DescribedRoute(f"{PREFIX}/import/files", export, "POST", moved),
         DescribedRoute(f"{PREFIX}/backup/{{backup}}/archive", backup, "GET", fetched),

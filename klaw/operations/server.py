@@ -195,8 +195,8 @@ class CheckUp(TypedDict):
     ok: bool
     problems: int
     warnings: int
-    findings: list[dict[str, Any]]
-    chats: dict[str, Any]
+    findings: list[dict[str, str | None]]
+    chats: dict[str, dict[str, int]]
 
 
 @MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR, offline=True)

@@ -112,7 +112,7 @@ async def _command(
 
 class Backups(TypedDict):
     folder: str
-    backups: list[dict[str, Any]]
+    backups: list[dict[str, bool | int | str | list[str] | None]]
     making: CommandState
 
 
