@@ -179,7 +179,7 @@ class AskedService(TypedDict):
     error: str | None
 
 
-class Models(TypedDict):
+class ModelList(TypedDict):
     models: list[str]
     default: str
     known: list[KnownModel]
@@ -200,7 +200,7 @@ class CheckUp(TypedDict):
 
 
 @MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR, offline=True)
-async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> Models:
+async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> ModelList:
     """List the models of the configuration, the usual one first, with what is known of each and who says so."""
     from klaw.llm.router import configured_models
 
