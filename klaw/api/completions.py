@@ -267,7 +267,7 @@ class Exchange:
         self.calls = tuple(
             call
             if call.name in names
-            else attrs.evolve(call, name=next(name for name in names if is_offered_as(name, call.name)))
+            else attrs.evolve(call, name=next((each for each in names if is_offered_as(each, call.name)), call.name))
             for call in calls_of(message)
             if call.id in message.metadata[CLIENT_CALLS]
         )

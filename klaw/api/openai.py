@@ -303,8 +303,9 @@ async def _stream(
     if used is not None:
         if exchange.calls:
             numbered = [{"index": place, **call} for place, call in enumerate(calls_of(exchange.calls))]
-            first = [{**role, "content": None} for role in roles]
-            calling = {"index": 0, "delta": {**dict(*first), "tool_calls": numbered}, "finish_reason": None}
+            role = next(roles, {})
+            first = {**role, "content": None} if role else {}
+            calling = {"index": 0, "delta": {**first, "tool_calls": numbered}, "finish_reason": None}
             await put({**head, "choices": [calling], **last})
         none: dict[str, Any] = {"text": "", "logprobs": None} if of_text else {"delta": {}}
         end = {"index": 0, **none, "finish_reason": exchange.finish_reason}

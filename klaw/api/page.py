@@ -250,7 +250,8 @@ def _push_routes(api: Api) -> list[Route]:
     of_key = About("push_key", about, "push", answer=PushKey)
     about = "Notify a browser. The body is its push subscription; words: whether notifications quote the message."
     of_new = About("push_add", about, "push", body=ToNotify, answer=NotifiedBrowser, status=201)
-    of_gone = About("push_delete", "Notify a browser no more. The id is push_add's.", "push", status=204, gives=())
+    about = "Notify a browser no more. The id is what push_add gave."
+    of_gone = About("push_delete", about, "push", status=204, gives=())
     return [
         DescribedRoute(f"{PREFIX}/push", key, "GET", of_key),
         DescribedRoute(f"{PREFIX}/push", subscribe, "POST", of_new),
@@ -330,9 +331,10 @@ def login_routes(api: Api) -> list[Route]:
 
     about = "Get a cookie for a token, or for a code of token_phone. Programs need none: they send the token."
     begun = About("log_in", about, "login", body=LogIn, answer=LoggedIn)
-    ended = About("log_out", "End a browser's login. A token stays valid.", "login", status=204, gives=())
+    ended = About("log_out", "End a browser's login. The token stays valid.", "login", status=204, gives=())
+    about = "Who I am. It tells the user whose data a token or a cookie opens."
     return [
-        DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", "Who I am. A token's user.", "login", answer=Me)),
+        DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", about, "login", answer=Me)),
         DescribedRoute(f"{PREFIX}/login", log_in, "POST", begun),
         DescribedRoute(f"{PREFIX}/logout", log_out, "POST", ended),
     ]

@@ -148,7 +148,8 @@ def routes(api: Api) -> list[Route]:
     asked = About("rags_chat", about, "rags", body=RagQuestion, answer=RagAnswer)
     about = "What was asked and answered. The oldest comes first."
     read = About("rags_messages", about, "rags", RagPage, answer=RagDialogue)
-    given = About("kb_document_file", "A document's file. Only a PDF says so.", "kb", gives=(PDF, OTHER))
+    about = "A document's file. Only a PDF has its own media type."
+    given = About("kb_document_file", about, "kb", gives=(PDF, OTHER))
     return [
         DescribedRoute("/rags/{id}/chat", converse, "POST", asked),
         DescribedRoute("/rags/{id}/chat/messages", history, "GET", read),

@@ -387,8 +387,7 @@ async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) ->
 
     async def put(tree: dict[str, Any]) -> None:
         if "error" in tree:
-            code = "invalid_prompt" if tree["error"]["type"] == "invalid_request_error" else "server_error"
-            error = {"code": code, "message": tree["error"]["message"]}
+            error = {"code": "server_error", "message": tree["error"]["message"]}
             await output.tell("failed", response=output.response("failed", error=error))
         else:
             await output.add("message", tree["text"])

@@ -69,7 +69,7 @@ class WhyAnswer(TypedDict):
     full_text: Flat
     place: str
     reach: dict[str, bool]
-    turns: "list[_TurnOfMessage]"
+    turns: "list[_MessageInTurn]"
     query: "_RecallQuery | None"
     rare_words: list[Flat]
     advice: list[str]
@@ -138,7 +138,7 @@ class ForgetAnswer(TypedDict):
 _NamedPeople: TypeAlias = Annotated[dict[str, Any], fields_of("NamedPeople", None, names=Sequence[str],
     namesakes=Sequence[str], facts=list[dict[str, str]], messages=int, staying=list[NamedMessage],
     topics=Sequence[int], summaries=list[str], others=dict[str, int])]
-_TurnOfMessage: TypeAlias = Annotated[dict[str, Any], fields_of("TurnOfMessage", None, turn=str, last_seq=int,
+_MessageInTurn: TypeAlias = Annotated[dict[str, Any], fields_of("MessageInTurn", None, turn=str, last_seq=int,
     ended_at=str, chat=NotRequired[str], candidate=NotRequired[dict[str, Any]], remedy=NotRequired[str],
     **{"as": str})]
 _Candidate: TypeAlias = Annotated[dict[str, Any], fields_of("RecallCandidate", Candidate, "message", "text")]

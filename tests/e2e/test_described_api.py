@@ -30,7 +30,7 @@ BEYOND_A_SCHEMA = (
 )  # fmt: skip
 """Operations that may refuse with 400 what their schema lets through."""
 UNTYPED = {
-    "TurnAnswer.receipt", "TurnOfMessage.candidate", "WhyInTurn.candidate",  # receipts keep older forms
+    "TurnAnswer.receipt", "MessageInTurn.candidate", "WhyInTurn.candidate",  # receipts keep older forms
     "Setting.value", "Setting.default", "Setting.written",  # each setting has a type of its own
     "CommandState.answer", "ImportState.answer", "call",  # what a command, or any operation, answers
     "ExportedRecords.records", "RunAnswer.details",  # a line of any kind's journal; what kinds of runs note

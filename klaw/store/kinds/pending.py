@@ -89,8 +89,10 @@ def shown(connection: apsw.Connection, chat: ChatId, limit: int, *, oldest: bool
 def of_answer(connection: apsw.Connection, chat: ChatId, seq: int, word: str, key: str) -> list[Message]:
     """Messages behind a question, also replaced ones, that are not forgotten and have ``key`` as ``word`` of their
     metadata, oldest first."""
-    where = f"chat_id = ? AND seq > ? AND metadata ->> ? = ? AND metadata ->> '$.{FORGOTTEN}' IS NULL"
-    query = f"WHERE {where} AND {messages.NOW} ORDER BY seq"
+    query = f"""
+    WHERE chat_id = ?1 AND seq > ?2 AND seq <= ?2 + {MAX_ROUND_ROWS} AND metadata ->> ?3 = ?4
+        AND metadata ->> '$.{FORGOTTEN}' IS NULL AND {messages.NOW} ORDER BY seq
+    """
     return messages.WHOLE.all(connection, query, chat, seq, f"$.{word}", key)
 
 
