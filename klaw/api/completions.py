@@ -30,7 +30,7 @@ from klaw.convert import FRAMES, Bounds
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
 from klaw.domain.events import TextStreamed, ThoughtStreamed, TurnStarted
-from klaw.domain.message import CLIENT_CALLS, CLIENT_PREFIX, CUT, Role, TurnStatus
+from klaw.domain.message import CLIENT_CALLS, CUT, Role, TurnRecord, TurnStatus
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.errors import BadValue, CannotReplace, HttpRefusal, KlawError, Problem
@@ -38,7 +38,7 @@ from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.providers.refusals import parsed
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, ModelOptions, Request, ToolCall, Usage
+from klaw.llm.types import ChatMessage, ModelOptions, Request, ToolCall, Usage, is_offered_as
 from klaw.operations import imports
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
@@ -130,6 +130,8 @@ class Exchange:
     """The client gave the message's id and can ask for the answer again: the turn goes on when the client goes away."""
     headers: dict[str, str] = attrs.Factory(dict)
     """For the response; they are whole when the first piece comes."""
+    on_start: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+    """Called when the answer begins, which may be long before its first piece."""
     on_thought: OnText | None = None
     """Gets the pieces of what the model thinks, if the client asks for them."""
     prefix: str = ""
@@ -199,9 +201,9 @@ class Exchange:
         """Ask, and stream the pieces of the answer as ``said`` makes them. None: an error was told."""
 
         async def say(text: str) -> None:
-            stream.headers.update(self.headers)
             await put(said(text))
 
+        self.headers = stream.headers
         try:
             return await self.run(say)
         except Exception as error:
@@ -254,15 +256,18 @@ class Exchange:
             self.finish_reason = why if why in _CUTS else "length"
         if self._answer is not None:
             self._answer = whole
-        return await self._usage(place.chat, outcome.turn)
+        turn = outcome.turn
+        return usage_of(await services.chats.receipt(self.user, place.chat, turn) if turn is not None else None)
 
     async def _hand_over(self, turn: str | None) -> str:
         """Find the calls for which a turn waits. Returns what the model said with them."""
         waiting = await self.api.services.chats.client_calls(self.user)
         message = next(each for each in waiting if each.metadata["turn"] == turn)
-        names = {tool.name for tool in self.options.tools}
+        names = [tool.name for tool in self.options.tools]
         self.calls = tuple(
-            call if call.name in names else attrs.evolve(call, name=call.name.removeprefix(CLIENT_PREFIX))
+            call
+            if call.name in names
+            else attrs.evolve(call, name=next((each for each in names if is_offered_as(each, call.name)), call.name))
             for call in calls_of(message)
             if call.id in message.metadata[CLIENT_CALLS]
         )
@@ -320,6 +325,7 @@ class Exchange:
             if isinstance(news, TurnStarted) and asked.turn == news.turn:
                 self.turn = news.turn
                 self.headers["x-klaw-receipt"] = f"{self.prefix}/api/v1/receipt?turn={news.turn}"
+                await self.on_start()
             elif isinstance(news, ThoughtStreamed) and news.turn == asked.turn and self.on_thought is not None:
                 await self.on_thought(news.text)
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
@@ -330,17 +336,6 @@ class Exchange:
                 await on_text(f"\n\n{news.text}" if streamed and news.offset == 0 else news.text)
                 streamed = True
         return streamed
-
-    async def _usage(self, chat: str, turn: str | None) -> Usage:
-        record = await self.api.services.chats.receipt(self.user, chat, turn) if turn is not None else None
-        used: Mapping[str, Any] = record.usage if record is not None else {}
-        return Usage(
-            prompt_tokens=used.get("prompt_tokens", 0),
-            completion_tokens=used.get("completion_tokens", 0),
-            cached_tokens=used.get("cached_tokens"),
-            cache_write_tokens=used.get("cache_write_tokens"),
-            thinking_tokens=used.get("thinking_tokens"),
-        )
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question: nothing is recalled or stored, and none of Klaw's tools is offered."""
@@ -361,6 +356,7 @@ class Exchange:
         try:
             with trio.fail_after(self.api.core.config.subagents.timeout_s):
                 async with llm.slots.slot(Priority.INTERACTIVE):
+                    await self.on_start()
                     done = await llm.meter().stream(route, request, lambda _delta: None)
             if not all(isinstance(parsed(call.arguments or "{}"), dict) for call in done.tool_calls):
                 raise ProviderMalformed("the model called a tool with arguments that are no JSON object")
@@ -395,3 +391,10 @@ class Exchange:
             kept.append(ChatMessage(role="assistant" if role == "assistant" else "user", content=text))
         system = [ChatMessage(role="system", content=asked.instructions)] if asked.instructions else []
         return (*system, *reversed(kept), *behind)
+
+
+def usage_of(record: TurnRecord | None) -> Usage:
+    """The tokens of a turn, as far as they were counted."""
+    used: Mapping[str, Any] = record.usage if record is not None else {}
+    known = {each.name: used[each.name] for each in attrs.fields(Usage) if each.name in used}
+    return Usage(**{"prompt_tokens": 0, "completion_tokens": 0} | known)

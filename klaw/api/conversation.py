@@ -275,7 +275,7 @@ def routes(api: Api) -> list[Route]:
             {"message": told(asked.message), **ended(outcome)}, MODEL_FAILED if outcome.code is not None else 200
         )
 
-    about = "Send a message; wait for the answer or follow it."
+    about = "Send a message; wait for the answer or follow it. With a known Idempotency-Key nothing is stored again."
     sent = About("messages_send", about, "chats", body=MessageBody, answer=SendAnswer, gives=(JSON, EVENTS))
     return [DescribedRoute(f"{PREFIX}/chats/{{chat}}/messages", send, "POST", sent)]
 

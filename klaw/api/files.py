@@ -97,9 +97,11 @@ def routes(api: Api) -> list[Route]:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await api.core.originals.discard(who.user, upload)
 
-    kept = About("file_upload", "Keep a file for a message.", "files", UploadQuery, takes=OTHER, status=201)
-    given = About("file_fetch", "A file.", "files", FetchQuery, gives=(*PICTURES, *SOUNDS, OTHER))
-    about = "Add a file to a knowledge base."
+    about = "Keep a file for a message. It is removed unless a message names it within a day."
+    kept = About("file_upload", about, "files", UploadQuery, takes=OTHER, status=201)
+    about = "A file. Only pictures and sounds have their own media type; everything else is to be saved."
+    given = About("file_fetch", about, "files", FetchQuery, gives=(*PICTURES, *SOUNDS, OTHER))
+    about = "Add a file to a knowledge base. It is read afterwards; kb_sources tells how far that is."
     added = About("kb_add_file", about, "kb", SourceQuery, takes=OTHER, answer=AddedSource, written=False, status=201)
     return [
         *_host_routes(api),
@@ -154,9 +156,9 @@ def _host_routes(api: Api) -> list[Route]:
         answer.headers["content-disposition"] = f'attachment; filename="klaw-{name}.tar"'
         return cast("Response", answer)
 
-    about = "Upload an export for import_run."
+    about = "Upload an export for import_run. Content-Length must say how many bytes it has."
     moved = About("import_upload_export", about, "import", takes=OTHER, answer=UploadedPiece, status=201)
-    fetched = About("backup_fetch", "A backup as a TAR archive.", "backup", gives=("application/x-tar",))
+    fetched = About("backup_fetch", "A backup as a TAR archive. For operators.", "backup", gives=("application/x-tar",))
     return [
         DescribedRoute(f"{PREFIX}/import/files", export, "POST", moved),
         DescribedRoute(f"{PREFIX}/backup/{{backup}}/archive", backup, "GET", fetched),

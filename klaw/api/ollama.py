@@ -149,13 +149,11 @@ async def _stream(exchange: Exchange, told: "partial[dict[str, Any]]", stream: S
         await stream.put(json.dumps(tree, ensure_ascii=False) + "\n")
 
     async def think(text: str) -> None:
-        stream.headers.update(exchange.headers)
         await put({**told("", text), "done": False})
 
     exchange.on_thought = think if thinks else None
     used = await exchange.tell(stream, put, lambda text: {**told(text), "done": False}, error_of)
     if used is not None:
-        stream.headers.update(exchange.headers)
         await put({**told("", "", exchange.calls), **_done(exchange, used)})
 
 

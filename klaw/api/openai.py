@@ -286,26 +286,25 @@ async def _stream(
     """``of_text``: as an old completion."""
     head = head if of_text else {**head, "object": "chat.completion.chunk"}
     last = {"usage": None} if with_usage else {}
+    roles = iter([{"role": "assistant"}])
 
     async def put(tree: dict[str, Any]) -> None:
         await stream.put(f"data: {json.dumps(tree, ensure_ascii=False)}\n\n")
 
     def said(text: str, member: str = "content") -> dict[str, Any]:
-        delta = {member: text} if stream.begun else {"role": "assistant", member: text}
-        piece = {"text": text, "logprobs": None} if of_text else {"delta": delta}
+        piece = {"text": text, "logprobs": None} if of_text else {"delta": {**next(roles, {}), member: text}}
         return {**head, "choices": [{"index": 0, **piece, "finish_reason": None}], **last}
 
     async def think(text: str) -> None:
-        stream.headers.update(exchange.headers)
         await put(said(text, "reasoning_content"))
 
     exchange.on_thought = think if thinks else None
     used = await exchange.tell(stream, put, said, error_of)
     if used is not None:
-        stream.headers.update(exchange.headers)
         if exchange.calls:
             numbered = [{"index": place, **call} for place, call in enumerate(calls_of(exchange.calls))]
-            first = {} if stream.begun else {"role": "assistant", "content": None}
+            role = next(roles, {})
+            first = {**role, "content": None} if role else {}
             calling = {"index": 0, "delta": {**first, "tool_calls": numbered}, "finish_reason": None}
             await put({**head, "choices": [calling], **last})
         none: dict[str, Any] = {"text": "", "logprobs": None} if of_text else {"delta": {}}

@@ -38,6 +38,7 @@ from klaw.operations.operation import Operation
 PREFIX = "/api/v1"
 JSON = "application/json"
 WHAT = "A personal assistant with a memory."
+_ABOUT = {"contact": {"name": "The operator of this server"}, "license": {"name": "Apache-2.0"}}
 
 Schema: TypeAlias = dict[str, Any]
 EVENTS: Schema = {"type": "string"}
@@ -80,6 +81,7 @@ class About:
 
     name: str
     help: str
+    """Summary and description, each a sentence."""
     tag: str
     query: type[attrs.AttrsInstance] | None = None
     """All of its fields have defaults."""
@@ -98,8 +100,9 @@ class About:
     def __call__(self, named: dict[str, Schema], of_path: str | None) -> dict[str, Any]:
         asked = schema_of(self.query)["properties"] if self.query is not None else {}
         answer = schema_of_answer(self.answer, named, written=self.written) if JSON in self.gives else {}
+        summary, _, more = self.help.partition(". ")
         return operation_object(
-            (self.name, self.help, self.tag),
+            (self.name, f"{summary}.", more, self.tag),
             [
                 *([parameter(of_path, "path", {"type": "string"}, required=True)] if of_path else []),
                 *(parameter(name, "query", schema) for name, schema in asked.items()),
@@ -132,7 +135,7 @@ def description(described: Iterable[BaseRoute], prefix: str = "") -> dict[str, A
     tags = {tag for methods in paths.values() for each in methods.values() for tag in each["tags"]}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Klaw", "description": WHAT, "version": __version__, "license": {"name": "Apache-2.0"}},
+        "info": {"title": "Klaw", "description": WHAT, "version": __version__, **_ABOUT},
         "servers": [{"url": prefix or "/"}],
         "tags": [{"name": each} for each in sorted(tags)],
         "security": [{"token": []}, {"login": []}, {}],
@@ -148,7 +151,7 @@ def description(described: Iterable[BaseRoute], prefix: str = "") -> dict[str, A
 
 
 def operation_object(
-    about: tuple[str, str, str],
+    about: tuple[str, str, str, str],
     parameters: list[dict[str, Any]],
     body: Mapping[str, Schema],
     answers: Mapping[str, Schema],
@@ -156,13 +159,14 @@ def operation_object(
     needed: bool = True,
     status: int = 200,
 ) -> dict[str, Any]:
-    """What the document says of one route. ``about``: name, summary and tag; ``body``, ``answers``: schemas by media
-    type, none where there is no body; ``needed``: whether a request needs its body."""
-    name, summary, tag = about
+    """What the document says of one route. ``about``: name, summary, description and tag; ``body``, ``answers``:
+    schemas by media type, none where there is no body; ``needed``: whether a request needs its body."""
+    name, summary, more, tag = about
     problem = _content({"application/problem+json": {"$ref": "#/components/schemas/ProblemDetails"}})
     return {
         "operationId": name,
         "summary": summary,
+        "description": more,
         "tags": [tag],
         "parameters": parameters,
         **({"requestBody": {"required": needed, **_content(body)}} if body else {}),

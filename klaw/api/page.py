@@ -82,7 +82,7 @@ def routes(api: Api) -> list[BaseRoute]:
         body = await while_connected(request.receive, partial(renderer.render, user, asked.texts))
         return Response(body, media_type="application/json")
 
-    about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
+    about = "Markdown as HTML that is harmless. What would take too long comes without colours, or as it is."
     rendered = About("render", about, "page", body=ToRender, answer=RenderedTexts)
     return [
         Route("/", page, methods=["GET"]),
@@ -246,9 +246,12 @@ def _push_routes(api: Api) -> list[Route]:
             return problem(404, "unknown_browser", "no browser of yours with this id is notified")
         return Response(status_code=204)
 
-    of_key = About("push_key", "The key with which this server signs notifications.", "push", answer=PushKey)
-    of_new = About("push_add", "Notify a browser.", "push", body=ToNotify, answer=NotifiedBrowser, status=201)
-    of_gone = About("push_delete", "Notify a browser no more.", "push", status=204, gives=())
+    about = "The key with which this server signs notifications. A browser wants it as applicationServerKey."
+    of_key = About("push_key", about, "push", answer=PushKey)
+    about = "Notify a browser. The body is its push subscription; words: whether notifications quote the message."
+    of_new = About("push_add", about, "push", body=ToNotify, answer=NotifiedBrowser, status=201)
+    about = "Notify a browser no more. The id is what push_add gave."
+    of_gone = About("push_delete", about, "push", status=204, gives=())
     return [
         DescribedRoute(f"{PREFIX}/push", key, "GET", of_key),
         DescribedRoute(f"{PREFIX}/push", subscribe, "POST", of_new),
@@ -326,12 +329,12 @@ def login_routes(api: Api) -> list[Route]:
         _set_cookie(response, request, "", 0)
         return response
 
-    begun = About(
-        "log_in", "Get a cookie for a token, or for a code of token_phone.", "login", body=LogIn, answer=LoggedIn
-    )
-    ended = About("log_out", "End a browser's login.", "login", status=204, gives=())
+    about = "Get a cookie for a token, or for a code of token_phone. Programs need none: they send the token."
+    begun = About("log_in", about, "login", body=LogIn, answer=LoggedIn)
+    ended = About("log_out", "End a browser's login. The token stays valid.", "login", status=204, gives=())
+    about = "Who I am. It tells the user whose data a token or a cookie opens."
     return [
-        DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", "Who I am.", "login", answer=Me)),
+        DescribedRoute(f"{PREFIX}/me", who, "GET", About("me", about, "login", answer=Me)),
         DescribedRoute(f"{PREFIX}/login", log_in, "POST", begun),
         DescribedRoute(f"{PREFIX}/logout", log_out, "POST", ended),
     ]

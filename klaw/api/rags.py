@@ -144,9 +144,12 @@ def routes(api: Api) -> list[Route]:
         answer.headers["content-security-policy"] = _POLICIES[kind]
         return cast("Response", answer)
 
-    asked = About("rags_chat", "Ask a knowledge base.", "rags", body=RagQuestion, answer=RagAnswer)
-    read = About("rags_messages", "What was asked and answered.", "rags", RagPage, answer=RagDialogue)
-    given = About("kb_document_file", "A document's file.", "kb", gives=(PDF, OTHER))
+    about = "Ask a knowledge base. Question and answer are kept in the user's chat kb-ID."
+    asked = About("rags_chat", about, "rags", body=RagQuestion, answer=RagAnswer)
+    about = "What was asked and answered. The oldest comes first."
+    read = About("rags_messages", about, "rags", RagPage, answer=RagDialogue)
+    about = "A document's file. Only a PDF has its own media type."
+    given = About("kb_document_file", about, "kb", gives=(PDF, OTHER))
     return [
         DescribedRoute("/rags/{id}/chat", converse, "POST", asked),
         DescribedRoute("/rags/{id}/chat/messages", history, "GET", read),

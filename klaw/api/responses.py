@@ -16,7 +16,7 @@ from starlette.routing import Route
 from klaw.actor.clock import iso
 from klaw.api import openai
 from klaw.api import transcript as transcripts
-from klaw.api.completions import MODEL, Exchange, OnText, refuse
+from klaw.api.completions import MODEL, Exchange, OnText, refuse, usage_of
 from klaw.api.request_auth import Api
 from klaw.api.streams import Stream
 from klaw.context.repair import calls_of
@@ -27,10 +27,8 @@ from klaw.errors import BadValue, Problem
 from klaw.llm.types import ToolCall, Usage
 from klaw.operations.operation import OperationError
 from klaw.store.kinds import chats as stored_chats
-from klaw.store.kinds import messages, turns
+from klaw.store.kinds import messages, pending, turns
 
-ROWS = 1_000
-"""Rows around an answer among which its question is looked for, and all that it said."""
 _UNKNOWN = "is kept here; send the whole conversation as input"
 _NULL = ("instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p", "user")
 _ECHOED: Mapping[str, Any] = dict.fromkeys(_NULL) | {
@@ -176,8 +174,7 @@ async def _rows(api: Api, user: UserId, key: str) -> list[Message]:
         chat, seq, word = asked.chat, asked.seq, "command"
     else:
         return []
-    found = await run(messages.kept_after, chat, seq, ROWS, variants=True)
-    return [each for each in found if each.metadata.get(word) == key]
+    return await run(pending.of_answer, chat, seq, word, key)
 
 
 async def _kept(api: Api, user: UserId, response: str, field: str = "previous_response_id") -> list[Message]:
@@ -195,9 +192,10 @@ async def _called(api: Api, user: UserId, response: str, asks: bool) -> list[dic
     """What the results of a response's calls refer to, as messages: the calls, and, unless the user ``asks`` something
     new, the question."""
     rows = await _kept(api, user, response)
-    before = [] if asks else await api.core.readers.run(messages.before, rows[0].chat, rows[0].seq, ROWS)
-    asked = [{"role": "user", "content": each.content} for each in before if each.role is Role.USER]
-    return [*asked[-1:], {"role": "assistant", "content": None, "tool_calls": openai.calls_of(_calls(rows))}]
+    turn = None if asks else await api.core.readers.run(turns.get, user, rows[0].metadata.get("turn", ""))
+    found = await api.core.readers.run(messages.after, turn.chat, turn.last_seq - 1, 1) if turn else []
+    asked = [{"role": "user", "content": each.content} for each in found if each.role is Role.USER]
+    return [*asked, {"role": "assistant", "content": None, "tool_calls": openai.calls_of(_calls(rows))}]
 
 
 def _calls(rows: Sequence[Message]) -> list[ToolCall]:
@@ -251,7 +249,7 @@ class ResponseOutput:
     """A response as it comes; each step is told as an event, if there is a ``stream``."""
 
     key: Callable[[], str]
-    """What ids are made of; known with the first piece."""
+    """What ids are made of; known when the answer begins."""
     created_at: int
     echo: Mapping[str, Any]
     stream: Stream | None = None
@@ -326,16 +324,20 @@ class ResponseOutput:
         await self.tell("output_item.done", item=item)
         self._items.append(item)
 
+    async def begin(self) -> None:
+        if self._count == 0:
+            for each in ("created", "in_progress"):
+                await self.tell(each, response=self.response("in_progress"))
+
     async def tell(self, kind: str, **more: Any) -> None:
         if self.stream is None:
             return
-        beginning = ("created", "in_progress") if self._count == 0 else ()
+        if kind != "created":
+            await self.begin()
         index = {} if "response" in more else {"output_index": len(self._items)}
-        events = [(each, {"response": self.response("in_progress")}) for each in beginning]
-        for word, members in (*events, (kind, index | more)):
-            tree = {"type": f"response.{word}", "sequence_number": self._count, **members}
-            self._count += 1
-            await self.stream.put(f"event: {tree['type']}\ndata: {json.dumps(tree, ensure_ascii=False)}\n\n")
+        tree = {"type": f"response.{kind}", "sequence_number": self._count, **index, **more}
+        self._count += 1
+        await self.stream.put(f"event: {tree['type']}\ndata: {json.dumps(tree, ensure_ascii=False)}\n\n")
 
 
 def _usage(used: Usage) -> dict[str, Any]:
@@ -368,7 +370,8 @@ def routes(api: Api) -> list[Route]:
             await output.add("message", text)
         for call in _calls(rows):
             await output.call(call)
-        return JSONResponse(await output.end(rows[-1].metadata.get(CUT, "stop"), None))
+        record = await api.core.readers.run(turns.get, user, rows[0].metadata.get("turn", ""))
+        return JSONResponse(await output.end(rows[-1].metadata.get(CUT, "stop"), usage_of(record) if record else None))
 
     return [Route("/v1/responses", create, methods=["POST"]), Route("/v1/responses/{response}", show, methods=["GET"])]
 
@@ -380,11 +383,7 @@ async def _end(exchange: Exchange, output: ResponseOutput, used: Usage) -> dict[
 
 
 async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) -> None:
-    output.stream = stream
-
-    async def think(text: str) -> None:
-        stream.headers.update(exchange.headers)
-        await output.add("reasoning", text)
+    output.stream, exchange.on_start = stream, output.begin
 
     async def put(tree: dict[str, Any]) -> None:
         if "error" in tree:
@@ -393,8 +392,6 @@ async def _stream(exchange: Exchange, output: ResponseOutput, stream: Stream) ->
         else:
             await output.add("message", tree["text"])
 
-    exchange.on_thought = think if exchange.on_thought is not None else None
     used = await exchange.tell(stream, put, lambda text: {"text": text}, openai.error_of)
     if used is not None:
-        stream.headers.update(exchange.headers)
         await _end(exchange, output, used)

@@ -31,6 +31,11 @@ from klaw.operations.perform import Call, operations, perform, read, read_call
 _METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST", "create": "POST"}
 _METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
 MAX_CLIENT = 64
+_MAY_ASK = {
+    Scope.USER: "Every user may ask; it is about nobody's data.",
+    Scope.OWN: "It is about the data of the token's user; an operator may name another one.",
+    Scope.OPERATOR: "Needs a token of an operator (klaw token add USER --operator).",
+}
 _IDS = frozenset({"name", "chat", "topic"})
 """Arguments that name what an operation is about, beside ids that may be shortened."""
 
@@ -128,7 +133,8 @@ def _by_name(api: Api) -> DescribedRoute:
         with trio.fail_after(call.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))
 
-    about = About("call", "Carry out an operation by its name.", "operations", body=CallBody, answer=Any)
+    told = "Carry out an operation by its name. The answer is the operation's own."
+    about = About("call", told, "operations", body=CallBody, answer=Any)
     return DescribedRoute(f"{PREFIX}/call", handle, "POST", about)
 
 
@@ -183,16 +189,18 @@ def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
         for name in sorted(found.of_query)
     ]
     body = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)
-    answer = openapi.operation_object(
-        (operation.name, operation.help, operation.noun.word),
+    return openapi.operation_object(
+        (operation.name, operation.help, _more_about(operation), operation.noun.word),
         parameters,
         {openapi.JSON: body} if found.of_body else {},
         {openapi.JSON: schema_of_answer(answer_type(operation), named)},
         needed=any(_needed(fields[name]) for name in found.of_body),
     )
-    if operation.scope is Scope.OPERATOR:
-        answer["description"] = "Needs a token of an operator (klaw token add USER --operator)."
-    return answer
+
+
+def _more_about(operation: Operation) -> str:
+    more = " ".join((operation.handler.__doc__ or "").partition("\n\n")[2].split())
+    return f"{more} {_MAY_ASK[operation.scope]} After {operation.deadline_s:g} s it is given up (504).".lstrip()
 
 
 def _object(names: frozenset[str], fields: Mapping[str, Any], told_of: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from klaw.domain.attachment import files_of
 from klaw.domain.branch import REPLACED
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import CLIENT_CALLS, CLIENT_PREFIX, TOLD, Message, MessageKind, Role, TurnStatus
+from klaw.domain.message import CLIENT_CALLS, TOLD, Message, MessageKind, Role, TurnStatus
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
 from klaw.domain.text import digest_of_words, one_line
 from klaw.errors import BadValue, InvalidName, Problem
+from klaw.llm.types import is_offered_as
 from klaw.store.kinds.variants.replace import Wish
 
 CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
@@ -199,7 +200,7 @@ def results_for(message: Message, came: Sequence[SentCall]) -> tuple[ClientCall,
     results = tuple(
         ClientCall(id=call.id, name=call.name, arguments=call.arguments, result=sent.result)
         for call, sent in pairs
-        if sent is not None and sent.result is not None and call.name in (sent.name, f"{CLIENT_PREFIX}{sent.name}")
+        if sent is not None and sent.result is not None and is_offered_as(sent.name, call.name)
         if sent.id is not None or _arguments(sent.arguments) == _arguments(call.arguments)
     )
     return results if len(results) == len(held) == len(came) else None

@@ -72,7 +72,7 @@ def routes(api: Api) -> list[Route]:
         sound, kind = await while_connected(request.receive, partial(voice.say, asked.input, user, **how))
         return Response(sound, media_type=kind)
 
-    help_text = "Read a text, or a message of a chat, aloud."
+    help_text = "Read a text, or a message of a chat, aloud. The answer is the sound."
     about = About("voice_speak", help_text, "voice", body=TextToSpeak, gives=(*SOUNDS,))
     return [
         DescribedRoute(f"{PREFIX}/voice/speak", speak, "POST", about),

@@ -1,11 +1,15 @@
 """Values of one LLM call, the same for all providers, and the models that calls go to. No I/O."""
 
+import re
 from collections.abc import Callable, Container, Mapping
+from itertools import count
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from klaw.domain.message import CLIENT_PREFIX, ThinkingLevel
+from klaw.domain.message import ThinkingLevel
+
+MAX_TOOL_NAME = 64
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -115,9 +119,19 @@ class ModelOptions:
     def offered(self, taken: Container[str] = ()) -> dict[str, ToolDescription]:
         """The tools that may be called, by the names under which the model is told of them: those that are ``taken``
         get a prefix."""
-        may = (tool for tool in self.tools if self.tool_choice in ("auto", "required", tool.name))
-        named = ((f"{CLIENT_PREFIX}{tool.name}"[:64] if tool.name in taken else tool.name, tool) for tool in may)
-        return dict(named)
+        own, named = {tool.name for tool in self.tools}, dict[str, ToolDescription]()
+        for tool in self.tools:
+            if self.tool_choice in ("auto", "required", tool.name):
+                prefixed = (f"client{number or ''}_{tool.name}"[:MAX_TOOL_NAME] for number in count())
+                free = (each for each in prefixed if each not in taken and each not in own and each not in named)
+                named[next(free) if tool.name in taken else tool.name] = tool
+        return named
+
+
+def is_offered_as(name: str, told: str) -> bool:
+    """Whether ``ModelOptions.offered`` may have told a model of the tool under this name."""
+    prefix = re.match("client[0-9]*_", told)
+    return told == name or (prefix is not None and told == f"{prefix[0]}{name}"[:MAX_TOOL_NAME])
 
 
 @attrs.frozen(kw_only=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from klaw.actor.supervisor import ActorReport
     from klaw.llm.slots import SlotsReport
+    from klaw.operations.answers import ActorNode, TrioTask
 
 NOUN = Noun("actors", "show the parts of the server with their queues (docs/operations.md)")
 TASKS = Noun("tasks", "show Trio's tasks")
@@ -32,11 +33,11 @@ _HEAD = ["actor", "state", "since", "depth", "high", *_COUNTS[2:], "restarts", "
 
 class Actors(TypedDict):
     now: float
-    tree: dict[str, Any]
+    tree: "ActorNode"
 
 
 class TrioTasks(TypedDict):
-    task: dict[str, Any] | None
+    task: "TrioTask | None"
     shown: int
     left_out: int
 

@@ -97,7 +97,7 @@ class PartOfChat(TypedDict):
     next: int | None
 
 
-class Summaries(TypedDict):
+class SummaryList(TypedDict):
     summaries: list[Summary]
 
 
@@ -360,7 +360,7 @@ def _folded(head: str, text: str) -> str:
 
 
 @NOUN.operation("chats_summaries", OfChat, cli="summaries", show=_summaries, offline=True)
-async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> Summaries:
+async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> SummaryList:
     """Show the summaries of a chat: what stands in the place of messages that are too old for a request."""
     chat = op.chat_of(asked.chat, caller.user)
     return {"summaries": await parts.readers.run(stored.summaries.of_chat, chat)}

@@ -218,8 +218,9 @@ def preview(before: "Preview") -> "ForgetAnswer":
         "names": names_left(reach),
         "people": reach.people,
         "kept_people": reach.kept.get("person", ()),
-        "named": named
-        and {
+        "named": None
+        if named is None
+        else {
             "names": named.names,
             "namesakes": named.namesakes,
             "facts": [{"id": fact, "text": text} for fact, text in named.found["fact"].items()],

@@ -163,7 +163,7 @@ def _undone(answer: dict[str, Any]) -> Lines:
     return [f"{plural(answer['messages'], 'message')}, {facts} and {people} of the import:", *forget.lines(answer)]
 
 
-class Imports(TypedDict):
+class ImportList(TypedDict):
     user: str
     imports: "list[ImportSummary]"
 
@@ -314,7 +314,7 @@ def _slices(said: Sequence[ImportedMessage]) -> Iterator[Sequence[ImportedMessag
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
-async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> Imports:
+async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> ImportList:
     """List what was imported and is not forgotten."""
     return {"user": caller.user, "imports": await parts.readers.run(stored.imports.listed, caller.user)}
 

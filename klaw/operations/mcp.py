@@ -19,6 +19,7 @@ from klaw.operations.operation import Name, Noun, OperationError, Scope, Slash, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from klaw.operations.answers import McpServerAnswer
     from klaw.toolbox.mcp.host import Login
     from klaw.toolbox.mcp.server import McpServer
 
@@ -50,7 +51,7 @@ class McpServers:
 
 
 class McpAnswer(TypedDict):
-    servers: list[dict[str, Any]]
+    servers: "list[McpServerAnswer]"
     config_changed: bool
 
 

@@ -176,10 +176,13 @@ def head(cls: type[Any]) -> str:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-def fields_of(name: str, cls: type[Any], *without: str, maybe: Collection[str] = (), **more: Any) -> Any:
-    """The type of an object with the fields of a class but for some. ``maybe``: those that may be left out. ``more``:
-    other fields with their types, also in place of one of the class."""
+def fields_of(
+    name: str, cls: type[Any] | None, /, *without: str, maybe: Collection[str] | None = (), **more: Any
+) -> Any:
+    """The type of an object with the fields of a class but for some; None: of no class. ``maybe``: those that may be
+    left out; None: all. ``more``: other fields with their types, also in place of one of the class."""
     made: Any = TypedDict
-    kinds = {field.name: field.type for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))}
-    kept = {each: NotRequired[kind] if each in maybe else kind for each, kind in kinds.items() if each not in without}
+    fields = attrs.fields(attrs.resolve_types(cls, include_extras=True)) if cls is not None else ()
+    kinds = {field.name: field.type for field in fields if field.name not in without}
+    kept = {each: NotRequired[kind] if maybe is None or each in maybe else kind for each, kind in kinds.items()}
     return made(name, {**kept, **more})

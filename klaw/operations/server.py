@@ -179,7 +179,7 @@ class AskedService(TypedDict):
     error: str | None
 
 
-class Models(TypedDict):
+class ModelList(TypedDict):
     models: list[str]
     default: str
     known: list[KnownModel]
@@ -195,12 +195,12 @@ class CheckUp(TypedDict):
     ok: bool
     problems: int
     warnings: int
-    findings: list[dict[str, Any]]
-    chats: dict[str, Any]
+    findings: list[dict[str, str | None]]
+    chats: dict[str, dict[str, int]]
 
 
 @MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR, offline=True)
-async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> Models:
+async def models(_asked: Nothing, _caller: Caller, parts: DatabaseParts) -> ModelList:
     """List the models of the configuration, the usual one first, with what is known of each and who says so."""
     from klaw.llm.router import configured_models
 

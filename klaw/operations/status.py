@@ -21,41 +21,11 @@ from klaw.operations.usage import budget_text, spent_text
 
 if TYPE_CHECKING:
     from klaw.config.listed import Setting
-    from klaw.operations.answers import DegradedSince
+    from klaw.operations.answers import StatusAnswer
     from klaw.settings import ChangeResult
 
 CONFIG = Noun("config", "check, show, describe and change the configuration (docs/configuration.md)")
 STATUS = Noun("status", "show what the server does and what does not work (docs/operations.md)")
-
-
-class StatusAnswer(TypedDict):
-    version: str
-    pid: int
-    started_at: str
-    uptime_s: float
-    rss_bytes: int
-    address: str | None
-    connections: int
-    http_connections: int
-    schema: int
-    counts: dict[str, int]
-    llm: dict[str, Any]
-    embedder: dict[str, Any]
-    mcp: list[dict[str, Any]]
-    coverage: dict[str, Any]
-    tasks: dict[str, Any]
-    summaries: dict[str, Any]
-    topics: Any
-    waits_for_model: list[str]
-    """Summaries, topics: what is off until a model is connected that can do it."""
-    metrics: dict[str, Any]
-    threads: list[Any]
-    degraded: "list[DegradedSince]"
-    disk: dict[str, int]
-    backup: dict[str, str | None]
-    """``made_at``: the last one; ``failed``: why the last attempt did."""
-    log_level: str
-    config: dict[str, Any]
 
 
 def _status(answer: dict[str, Any]) -> ShownLines:
@@ -184,7 +154,7 @@ def _with_reason(state: str, reason: str | None) -> str:
 
 
 @STATUS.operation("status", Nothing, cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
-async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer:
+async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswer":
     """Show what the server has stored, what it does, what it costs, and what does not work. The exit code is 0 if
     everything works, 3 if something does not, 1 if no server answers.
     """
@@ -231,7 +201,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> StatusAnswer
         },
         "backup": await core.files.run(last, core.paths.backups_dir, abandon=True),
         "log_level": logging.level(),
-        "config": {"wrong": core.changing.wrong, "restart": core.changing.waiting},
+        "config": {"wrong": core.changing.wrong, "restart": list(core.changing.waiting)},
     }
 
 

@@ -2,12 +2,11 @@
 message. The answers may quote what was said, so they never go into a log."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from attrs.filters import exclude
 
-from klaw.domain.message import TurnRecord
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
 from klaw.operations import operation as op
@@ -17,7 +16,7 @@ from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message
-    from klaw.operations.answers import WhyAnswer
+    from klaw.operations.answers import TurnAnswer, WhyAnswer
     from klaw.operations.explain.message import LocatedMessage
 
 NOUN = op.Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
@@ -272,7 +271,7 @@ def _receipt(answer: dict[str, Any]) -> Lines:
 
 
 @RECEIPT.operation("receipt", Receipt, cli="", show=_receipt, offline=True)
-async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnRecord:
+async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "TurnAnswer":
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message import explain_message, with_search
     from klaw.operations.explain.receipt_text import tell_reasons
@@ -289,11 +288,11 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> TurnR
         answer["texts"] = await parts.readers.run(stored.whereabouts.quoted, turn)
         tell_reasons(answer["receipt"])
     if asked.why is None:
-        return cast("TurnRecord", answer)
+        return answer
     of_chat = turn.chat if asked.why.isdecimal() else None
     of_user = None if ":" in asked.why and caller.operator else turn.user
     message = await find_message(parts, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
         told = await with_search(told, message, turn, parts)
-    return cast("TurnRecord", {**answer, "why": told})
+    return {**answer, "why": told}

@@ -9,8 +9,9 @@ import trio
 from tests.e2e.test_http import http as token_http
 from tests.e2e.test_http import token_for, until_served
 from tests.e2e.test_other_clients import base, client_of, in_thread
-from tests.support.llm_server import Raw, Reasoning, Reply, Text, Tool, error_reply, text_reply
+from tests.support.llm_server import Raw, Reasoning, Reply, Text, Tool, Wait, error_reply, text_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 
 def given(llm):
@@ -46,7 +47,7 @@ async def test_the_sdk_goes_on_from_a_response(server, llm):
     assert one.usage.total_tokens == one.usage.input_tokens + one.usage.output_tokens > 0
     assert (two.previous_response_id, given(llm)) == (one.id, ["Привет", "echo: Привет", "And now?"])
     assert "Be brief" not in json.dumps(llm.requests[-1].body), "instructions are not carried over"
-    assert (again.id, again.output) == (one.id, one.output)
+    assert (again.id, again.output, again.usage) == (one.id, one.output, one.usage)
 
 
 async def test_the_sdk_streams(server, llm):
@@ -70,6 +71,25 @@ async def test_the_sdk_streams(server, llm):
     assert [each.type for each in final.output] == ["reasoning", "message"]
     assert final.output[0].summary[0].text == "Hm, a greeting"
     assert "response.reasoning_summary_text.delta" in [each.type for each in told]
+
+
+async def test_a_response_begins_while_the_model_is_waited_for(http, llm):
+    loads = trio.Event()
+    llm.replies += [Reply(before_head=[Wait(loads)], steps=(Text("Hi"),)), error_reply(400)]
+    told = []
+    with trio.fail_after(HANG_S):
+        async with http.stream("POST", "/v1/responses", json={"input": "Hi", "stream": True}) as found:
+            assert (found.status_code, bool(found.headers["x-klaw-receipt"])) == (200, True)
+            async for line in found.aiter_lines():
+                told += [line] if line.startswith("data: ") else []
+                if "response.in_progress" in line:
+                    loads.set()
+    last = json.loads(told[-1][6:])
+    assert (last["type"], last["response"]["id"]) == ("response.completed", json.loads(told[0][6:])["response"]["id"])
+    failed = (await http.post("/v1/responses", json={"input": "Hi", "stream": True})).text
+    assert [line[7:] for line in failed.splitlines() if line.startswith("event: ")] == [
+        *("response.created", "response.in_progress", "response.failed")
+    ]
 
 
 async def test_an_earlier_response_is_gone_on_from_in_another_variant(http, llm):
@@ -266,3 +286,17 @@ async def test_what_is_asked_of_the_model_is_passed_on_or_refused_by_name(http, 
     }
     for path, body in wrong.items():
         assert await refused(http, **body) == (400, path)
+
+
+async def test_of_many_rounds_of_one_question_the_model_sees_all(http, llm):
+    llm.replies.append(calls_weather())
+    said = [{"role": "user", "content": "Count"}]
+    for number in range(750):
+        said.append({"type": "function_call", "call_id": f"c{number}", "name": "weather", "arguments": "{}"})
+        said.append({"type": "function_call_output", "call_id": f"c{number}", "output": f"result {number}"})
+    called = await ask(http, said, tools=[WEATHER])
+    result = {"type": "function_call_output", "call_id": called["output"][-1]["call_id"], "output": "result 750"}
+    await ask(http, [result], tools=[WEATHER], previous_response_id=called["id"])
+    assert [each for each in given(llm) if each and each.startswith("result ")] == [
+        f"result {number}" for number in range(751)
+    ]

@@ -18,6 +18,7 @@ from klaw.operations.lines import told_prices
 if TYPE_CHECKING:
     from klaw.actor.threads import Threads
     from klaw.llm.connect import ServiceConnection
+    from klaw.operations.answers import Flat
 
 EVERYTHING: tuple[Use, ...] = ("chats", "background", "tasks")
 _LISTS_NOTHING = (404, 405)
@@ -75,7 +76,7 @@ class OfferedModels(TypedDict):
 
     service: str
     note: str
-    models: list[dict[str, Any]]
+    models: "list[Flat]"
 
 
 class ConnectedModel(TypedDict):

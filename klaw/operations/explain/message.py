@@ -279,7 +279,9 @@ def describe(found: LocatedMessage, asked: dict[str, Any] | None = None) -> "Why
             **attrs.asdict(summary, filter=include("number", "first_seq", "last_seq", "state")),
             "shown": found.is_summarised,
         },
-        "topic": topic and attrs.asdict(topic, filter=include("id", "general", "messages", "first_at", "last_at")),
+        "topic": attrs.asdict(topic, filter=include("id", "general", "messages", "first_at", "last_at"))
+        if topic is not None
+        else None,
         "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
         "place": place,

@@ -110,14 +110,14 @@ async def _command(
         raise refused("; ".join(said) or f"the command ended with {done.returncode}") from None
 
 
-class Backups(TypedDict):
+class BackupList(TypedDict):
     folder: str
-    backups: list[dict[str, Any]]
+    backups: list[dict[str, bool | int | str | list[str] | None]]
     making: CommandState
 
 
 @BACKUP.operation("backup_list", Nothing, scope=Scope.OPERATOR)
-async def backups(_asked: Nothing, _caller: Caller, parts: Parts) -> Backups:
+async def backups(_asked: Nothing, _caller: Caller, parts: Parts) -> BackupList:
     """List the backups, the oldest first, and whether one is being made."""
     from klaw.backup import folder as made
     from klaw.store.backup_mark import last_forgetting

@@ -52,7 +52,7 @@ class MadeToken(Token):
     token: str
 
 
-class Tokens(TypedDict):
+class TokenList(TypedDict):
     allow_local: bool
     tokens: list[Token]
 
@@ -73,7 +73,7 @@ class PhoneCode(TypedDict):
 
 
 @TOKENS.operation("token_list", OfUser)
-async def tokens(asked: OfUser, caller: Caller, parts: Parts) -> Tokens:
+async def tokens(asked: OfUser, caller: Caller, parts: Parts) -> TokenList:
     """List the tokens and the browsers that are logged in: their ids, users and dates. An operator sees everybody's."""
     access = await parts.core.files.run(parts.listeners.tokens)
     all_users = caller.operator and asked.user is None

@@ -52,7 +52,7 @@ class BaseName(TypedDict):
     name: str
 
 
-class Bases(TypedDict):
+class BaseList(TypedDict):
     user: str
     bases: list[BaseAnswer]
 
@@ -120,7 +120,7 @@ def _table(answer: dict[str, Any]) -> Lines:
 
 
 @NOUN.operation("kb_list", op.OfUser, cli="list", show=_table, offline=True, mcp="knowledge_bases")
-async def list_bases(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> Bases:
+async def list_bases(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> BaseList:
     """List the knowledge bases that you may use.
 
     Their ids and names are what search_knowledge takes.

@@ -82,7 +82,7 @@ class ShownBase(OneBase):
     problems: list[Document]
 
 
-class Sources(TypedDict):
+class SourceList(TypedDict):
     base: str
     name: str
     sources: list[CountedSource]
@@ -166,7 +166,7 @@ async def show(asked: OfBase, caller: Caller, parts: Parts) -> ShownBase:
 
 
 @NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, route="GET {base}/sources")
-async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> Sources:
+async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> SourceList:
     """List the sources of a base, with how many documents of each were read."""
     base = await meant_base(asked, caller, parts)
     return {"base": base.id, "name": base.name, "sources": await _counted(base.id, caller.user, parts)}

@@ -6,6 +6,7 @@ from typing import Any
 import apsw
 import attrs
 
+from klaw.domain.forget import FORGOTTEN
 from klaw.domain.message import CLIENT_CALLS, Message, MessageKind, TurnRecord, TurnStatus
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
@@ -85,6 +86,16 @@ def shown(connection: apsw.Connection, chat: ChatId, limit: int, *, oldest: bool
     return found if oldest else found[::-1]
 
 
+def of_answer(connection: apsw.Connection, chat: ChatId, seq: int, word: str, key: str) -> list[Message]:
+    """Messages behind a question, also replaced ones, that are not forgotten and have ``key`` as ``word`` of their
+    metadata, oldest first."""
+    query = f"""
+    WHERE chat_id = ?1 AND seq > ?2 AND seq <= ?2 + {MAX_ROUND_ROWS} AND metadata ->> ?3 = ?4
+        AND metadata ->> '$.{FORGOTTEN}' IS NULL AND {messages.NOW} ORDER BY seq
+    """
+    return messages.WHOLE.all(connection, query, chat, seq, f"$.{word}", key)
+
+
 def client_calls(connection: apsw.Connection, user: UserId) -> list[Message]:
     """The newest calls that turns of a user handed over to programs, the newest first."""
     query = f"""
@@ -142,7 +153,7 @@ def read_next(
     # One more than the window shows, to know whether the segment has older ones.
     wanted = sliding_window + len(pending) + 1
     newest = newest_of_segment(connection, session.chat, start, wanted)
-    unfinished = _unfinished(connection, newest, pending)
+    unfinished = _unfinished(connection, pending)
     elsewhere = {message.rowid for message in (*pending, *unfinished)}
     said = sum(message.type not in _TOOL_KINDS for message in newest)
     results = {message.metadata.get("call") for message in unfinished}
@@ -175,12 +186,12 @@ def unanswered(connection: apsw.Connection, chat: ChatId) -> TurnRecord | bool:
 _TOOL_KINDS = (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)
 
 
-def _unfinished(
-    connection: apsw.Connection, newest: Sequence[Message], pending: Sequence[Message]
-) -> tuple[Message, ...]:
+def _unfinished(connection: apsw.Connection, pending: Sequence[Message]) -> tuple[Message, ...]:
     """Tool messages behind the first pending message whose turn failed or was interrupted. Those of a finished turn can
     stand there too: a question that came in while its tools ran."""
-    tools = [m for m in newest if pending and m.seq > pending[0].seq and m.type in _TOOL_KINDS]
+    query = "WHERE chat_id = ? AND seq > ? AND type IN ('tool_call', 'tool_result') ORDER BY seq LIMIT ?"
+    where = (pending[0].chat, pending[0].seq, MAX_ROUND_ROWS) if pending else None
+    tools = messages.MESSAGES.all(connection, query, *where) if where else []
     ids = {str(message.metadata.get("turn")) for message in tools}
     ended = turns.over(connection, ids) if ids else set()
     return tuple(message for message in tools if message.metadata.get("turn") not in ended)

@@ -1,9 +1,12 @@
 """Answers and clients that go away."""
 
+import json
+
 import pytest
 import trio
 from starlette.requests import ClientDisconnect
 
+from klaw.api import openai
 from klaw.api.streams import KEEP_ALIVE_S, Stream, while_connected
 from tests.support.waiting import HANG_S
 
@@ -58,3 +61,27 @@ async def test_a_stream_without_news_says_that_it_lives(autojump_clock):
     alive = (b": \n\n", b": \n\n")
     assert [body for _, body in bodies] == [b"a", *alive, b"b"]
     assert [at for at, _ in bodies[1:3]] == [KEEP_ALIVE_S, 2 * KEEP_ALIVE_S]
+
+
+class SlowExchange:
+    """Answers when a keep-alive was sent already."""
+
+    on_thought, calls, finish_reason = None, (), "stop"
+
+    async def tell(self, _stream, put, said, _error_of):
+        await trio.sleep(1.5 * KEEP_ALIVE_S)
+        for text in ("a", "b"):
+            await put(said(text))
+
+
+async def test_the_first_piece_of_a_chat_names_its_role_however_long_it_took(autojump_clock):
+    sent = []
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+
+    await Stream(lambda stream: openai._stream(SlowExchange(), {}, stream, with_usage=False))({}, there, send)
+    alive, first, second, *_ = [each for each in sent if each]
+    assert alive == b": \n\n"
+    assert json.loads(first[6:])["choices"][0]["delta"] == {"role": "assistant", "content": "a"}
+    assert json.loads(second[6:])["choices"][0]["delta"] == {"content": "b"}

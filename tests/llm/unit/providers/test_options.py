@@ -10,7 +10,7 @@ from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.dialect import Dialect
 from klaw.llm.providers.ollama import OllamaDialect
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.types import ChatMessage, JsonSchema, ModelOptions, Request, Thinking, ToolDescription
+from klaw.llm.types import ChatMessage, JsonSchema, ModelOptions, Request, Thinking, ToolDescription, is_offered_as
 
 TOOLS = tuple(ToolDescription(name=name, description="d", parameters={"type": "object"}) for name in ("search", "t"))
 PLACE = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -78,3 +78,17 @@ def test_tools_of_a_program_that_have_a_taken_name_get_a_prefix() -> None:
     }
     assert [*ModelOptions(tools=TOOLS, tool_choice="t").offered()] == ["t"]
     assert ModelOptions(tools=TOOLS, tool_choice="none").offered() == {}
+
+
+def test_no_two_tools_of_a_program_are_offered_under_one_name() -> None:
+    own = ("search", "client_search", "client1_search", "a" * 64)
+    asked = ModelOptions(tools=tuple(ToolDescription(name=name, description="", parameters={}) for name in own))
+    offered = {name: tool.name for name, tool in asked.offered({"search", "a" * 64}).items()}
+    assert offered == {
+        "client2_search": "search",
+        "client_search": "client_search",
+        "client1_search": "client1_search",
+        f"client_{'a' * 57}": "a" * 64,
+    }
+    assert all(is_offered_as(name, told) for told, name in offered.items())
+    assert not is_offered_as("search", "client2_searching")
