@@ -214,8 +214,7 @@ class Matrix:
 
     # -- what goes -----------------------------------------------------------------------------------------------------
 
-    def render(self, markdown: str) -> list[Part]:
-        return matrix_html.render(markdown)
+    render = staticmethod(matrix_html.render)
 
     async def post(self, conversation: str, part: Part, key: str, *, buttons: Sequence[Button] = ()) -> str:
         content = _content(part, buttons) | _in_thread(conversation)
