@@ -45,14 +45,6 @@ class BadValue(KlawError, ValueError):
         super().__init__(str(problems[0]))
         self.problems = tuple(problems)
 
-    @property
-    def field(self) -> str:
-        return self.problems[0].path
-
-    @property
-    def message(self) -> str:
-        return self.problems[0].message
-
 
 class InvalidName(ValueError):
     """A name from outside breaks its rule; the text says which rule and never quotes the name."""

@@ -252,12 +252,12 @@ def answer_within(seconds: float, name: str) -> Iterator[None]:
         raise ActorTooSlow(f"{name} did not answer within {seconds:g} s")
 
 
+@attrs.define(eq=False, slots=False)
 class Nudge:
     """A flag for one loop that anybody sets, and whether that loop has nothing left to do."""
 
-    def __init__(self) -> None:
-        self._news = trio.Event()
-        self._idle = trio.Event()
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _idle: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def nudge(self) -> None:
         self._news.set()

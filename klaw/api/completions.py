@@ -134,6 +134,8 @@ class Exchange:
     """Called when the answer begins, which may be long before its first piece."""
     on_thought: OnText | None = None
     """Gets the pieces of what the model thinks, if the client asks for them."""
+    thought: list[str] = attrs.Factory(list)
+    """The pieces, for an answer that is sent as a whole."""
     prefix: str = ""
     """Before Klaw's paths, as the client sees them."""
     finish_reason: str = "stop"
@@ -181,14 +183,17 @@ class Exchange:
         except BadValue as error:
             raise BadValue([attrs.evolve(each, path=kind.named(each.path)) for each in error.problems]) from None
 
-    async def whole(self, receive: Receive) -> tuple[str, Usage]:
-        """Ask, and wait for the answer. Raises as ``run``; ClientDisconnect: the client has gone."""
+    async def whole(self, receive: Receive, *, thinks: bool = False) -> tuple[str, Usage]:
+        """Ask, and wait for the answer; ``thinks``: what the model thinks becomes ``thought``. Raises as ``run``;
+        ClientDisconnect: the client has gone."""
         pieces: list[str] = []
 
-        async def keep(text: str) -> None:
-            pieces.append(text)
+        async def keep(into: list[str], text: str) -> None:
+            into.append(text)
 
-        used = await while_connected(receive, partial(self.run, keep))
+        if thinks:
+            self.on_thought = partial(keep, self.thought)
+        used = await while_connected(receive, partial(self.run, partial(keep, pieces)))
         return "".join(pieces) if self._answer is None else self._answer, used
 
     async def tell(
@@ -279,7 +284,8 @@ class Exchange:
         core, chats = self.api.core, self.api.services.chats
         if self.may_come_again and (known := await core.readers.run(messages.find, self.user, self.message_id)):
             return transcripts.TranscriptPlace(chat=name_of(known.chat))
-        place = await self._found(transcripts.PREFIX + core.new_id())
+        new_chat = transcripts.PREFIX + core.new_id()
+        place = await transcripts.place_of(self.transcript, chats, self.user, self.named, new_chat)
         if self.transcript.history and (last := self.transcript.history[-1]).is_open:
             await self._keep_results(place.chat, last.calls)
         if place.missing:
@@ -299,10 +305,6 @@ class Exchange:
             asked = imports.ImportPut(origin=origin, name=place.chat, into=place.chat, said=tuple(said))
             await imports.put(asked, Caller(user=self.user), self.api.parts)
         return place
-
-    async def _found(self, new_chat: str) -> transcripts.TranscriptPlace:
-        """Where the question goes, without what is missing there. Raises BadValue, OperationError."""
-        return await transcripts.place_of(self.transcript, self.api.services.chats, self.user, self.named, new_chat)
 
     async def _keep_results(self, chat: str, calls: Sequence[SentCall]) -> None:
         """Results that came with a new question, which the turn that waits for them is to answer too."""

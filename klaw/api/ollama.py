@@ -105,17 +105,12 @@ def routes(api: Api) -> list[Route]:
         except NothingToSay:
             now = iso(api.core.clock.now())
             return JSONResponse({"model": NAME, "created_at": now, "response": "", "done": True, "done_reason": "load"})
-        thinks, thought = bool(asked.include_reasoning), list[str]()
+        thinks = bool(asked.include_reasoning)
         told = partial(_said if kind is OllamaChatRequest else _generated, exchange)
         if asked.stream is not False:
             return cast("Response", Stream(partial(_stream, exchange, told, thinks=thinks), LINES))
-
-        async def keep(piece: str) -> None:
-            thought.append(piece)
-
-        exchange.on_thought = keep if thinks else None
-        text, used = await exchange.whole(request.receive)
-        whole = {**told(text, "".join(thought), exchange.calls), **_done(exchange, used)}
+        text, used = await exchange.whole(request.receive, thinks=thinks)
+        whole = {**told(text, "".join(exchange.thought), exchange.calls), **_done(exchange, used)}
         return JSONResponse(whole, headers=exchange.headers)
 
     async def embed(request: Request) -> Response:

@@ -212,18 +212,12 @@ def routes(api: Api) -> list[Route]:
             with_usage = bool((asked.stream_options or {}).get("include_usage"))
             streaming = partial(_stream, exchange, head, with_usage=with_usage, thinks=bool(asked.include_reasoning))
             return cast("Response", Stream(streaming))
-        thought: list[str] = []
-
-        async def keep(text: str) -> None:
-            thought.append(text)
-
-        exchange.on_thought = keep if asked.include_reasoning else None
-        text, used = await exchange.whole(request.receive)
+        text, used = await exchange.whole(request.receive, thinks=bool(asked.include_reasoning))
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if exchange.calls:
             message |= {"content": text or None, "tool_calls": calls_of(exchange.calls)}
-        if thought:
-            message["reasoning_content"] = "".join(thought)
+        if exchange.thought:
+            message["reasoning_content"] = "".join(exchange.thought)
         choice = {"index": 0, "message": message, "finish_reason": exchange.finish_reason}
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)

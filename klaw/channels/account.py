@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import attrs
 import structlog
 
+from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.channels.messenger import Bot, ChannelError, Messenger
 from klaw.channels.pairing import PairingCodes
@@ -47,6 +48,9 @@ class ChannelAccount:
     def heard(self) -> str:
         """The channel of messages that are kept as context only."""
         return f"{HEARD}{self.kind}"
+
+    def now(self) -> str:
+        return iso(self.core.clock.now())
 
     def trouble(self, error: ChannelError) -> None:
         """Note why the service cannot be reached."""

@@ -12,7 +12,6 @@ import structlog
 import trio
 
 from klaw.actor.backoff import Backoff
-from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.channels.account import ChannelAccount
@@ -34,6 +33,7 @@ from klaw.channels.messenger import (
     TooManyRequests,
     Unreachable,
     WrongToken,
+    room_of,
 )
 from klaw.channels.pairing import LENGTH, Stranger
 from klaw.channels.wording import escaped, language_of, say
@@ -110,7 +110,7 @@ class Channel:
                 vitals.doing("taking messages")
                 await self._take_all(batch.events)
                 if batch.position != position and (batch.events or position is None):
-                    made = self.account.name, batch.position, self._now()
+                    made = self.account.name, batch.position, self.account.now()
                     await self.conversations.surely(partial(self.account.core.writer.run, channels.set_position, *made))
                 position = batch.position
             except TooManyRequests as error:
@@ -149,13 +149,13 @@ class Channel:
                 await self._pressed(event)
             case BotInvited():
                 await self._joined(event)
-            case OthersCanRead(conversation=conversation):
-                await self.conversations.end_private(conversation.id)
+            case OthersCanRead(conversation=ChannelConversation(id=room)):  # a thread's private words are not for them
+                await self.conversations.unlink(lambda link: not link.is_group and room_of(link.conversation) == room)
             case BotRemoved(conversation=conversation):
-                if (there := self.conversations.get(conversation)) is not None:
+                if (there := self.conversations.deliveries.get(conversation)) is not None:
                     there.close()
             case NewConversationId(conversation=conversation, to=to):
-                if (there := self.conversations.get(conversation)) is not None:
+                if (there := self.conversations.deliveries.get(conversation)) is not None:
                     await self.conversations.move(there, to)
             case MessageDeletion():
                 await self._removed(event)
@@ -252,7 +252,7 @@ class Channel:
         await self.conversations.surely(send)
 
     async def _removed(self, event: MessageDeletion) -> None:
-        there = self.conversations.get(event.conversation.id)
+        there = self.conversations.deliveries.get(event.conversation.id)
         if there is None:
             return
         old = await self.account.core.readers.run(messages.find, there.link.user, self._message_id(event.id))
@@ -280,7 +280,7 @@ class Channel:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     async def _pressed(self, event: ButtonPress) -> None:
-        there = self.conversations.get(event.conversation.id)
+        there = self.conversations.deliveries.get(event.conversation.id)
         choice, _, asked = event.data.partition(":")
         if there is None or f"{choice}:" not in (ALLOW, DENY):
             return
@@ -333,13 +333,13 @@ class Channel:
             type=MessageKind.COMMAND,
             content=text,
             tokens=tokens.estimate(text),
-            created_at=self._now(),
+            created_at=self.account.now(),
         )
         await self.conversations.surely(lambda: self.account.core.writer.run(messages.append, [new]))
 
     async def _joined(self, event: BotInvited) -> None:
         """Somebody invites Klaw. A person may, to be told a code; into a group only who is known already."""
-        conversation, there = event.conversation, self.conversations.get(event.conversation.id)
+        conversation, there = event.conversation, self.conversations.deliveries.get(event.conversation.id)
         with suppress(ChannelError):
             if conversation.group and there is None and not self.conversations.knows(event.sender):
                 await self.account.messenger.leave(conversation.id)
@@ -360,6 +360,3 @@ class Channel:
         if not _CLIENT_ID.fullmatch(of):
             of = hashlib.sha256(of.encode()).hexdigest()[:32]
         return f"{self.account.name}:{of}"
-
-    def _now(self) -> str:
-        return iso(self.account.core.clock.now())

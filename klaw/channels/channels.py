@@ -142,11 +142,11 @@ class Channels:
             menu=menu,
         )
         channel = self.running[name] = Channel(account)
-        await self.core.supervisor.start(ActorSpec(name=_actor_name(name), run=channel.run))
+        await self.core.supervisor.start(ActorSpec(name=f"channels.{name}", run=channel.run))
 
     async def _stop(self, name: str) -> None:
         self.running.pop(name)
-        await self.core.supervisor.stop(_actor_name(name), "the channel is closed")
+        await self.core.supervisor.stop(f"channels.{name}", "the channel is closed")
 
     def _revealed(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -157,7 +157,3 @@ class Channels:
             except ConfigError as error:
                 self._wrong[name] = str(error)
         return found
-
-
-def _actor_name(name: str) -> str:
-    return f"channels.{name}"

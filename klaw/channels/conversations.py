@@ -7,7 +7,6 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.channels.account import ChannelAccount
 from klaw.channels.delivery import AGAIN, ConversationDelivery
@@ -45,9 +44,6 @@ class Conversations:
     async def start(self) -> None:
         for link in await self._account.core.readers.run(channels.links, self._account.name):
             self._deliver(link)
-
-    def get(self, conversation: str) -> ConversationDelivery | None:
-        return self.deliveries.get(conversation)
 
     def knows(self, sender: Sender) -> bool:
         return any(each.link.sender == sender.id for each in self.deliveries.values())
@@ -87,7 +83,7 @@ class Conversations:
         thread = " " in conversation.id and conversation.title
         base = name_for(conversation.title, name) if thread else name.capitalize()
         chat = next(each for number in range(1, 10_000) if (each := numbered(base, number)) not in taken)
-        now = self._now()
+        now = self._account.now()
         link = LinkedConversation(
             user=user,
             id=link_id(name, conversation.id),
@@ -110,20 +106,16 @@ class Conversations:
         gone = [each for each in self.deliveries.values() if which(each.link)]
         if not gone:
             return []
-        now = self._now()
+        now = self._account.now()
         await self._account.core.writer.run(channels.remove_links, [each.link for each in gone], now)
         for each in gone:
             self._end(each)
             await self.post(each.link.conversation, say("unpaired", each.link.language), f"{each.link.id}-{now}")
         return [each.link for each in gone]
 
-    async def end_private(self, room: str) -> None:
-        """Others can read a room: what was said in private, in threads too, is not for them. Raises StorageError."""
-        await self.unlink(lambda link: not link.is_group and room_of(link.conversation) == room)
-
     async def move(self, there: ConversationDelivery, to: str) -> None:
         """A conversation has another id from now on."""
-        link, now = there.link, self._now()
+        link, now = there.link, self._account.now()
         moved = attrs.evolve(link, id=link_id(self._account.name, to), conversation=to)
 
         async def store() -> None:
@@ -186,6 +178,3 @@ class Conversations:
     def _end(self, there: ConversationDelivery) -> None:
         there.scope.cancel(reason="the conversation is not linked any more")
         self.deliveries.pop(there.link.conversation, None)
-
-    def _now(self) -> str:
-        return iso(self._account.core.clock.now())

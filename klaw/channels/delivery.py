@@ -15,7 +15,6 @@ import structlog
 import trio
 
 from klaw.actor.backoff import Backoff
-from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.channels.account import ChannelAccount
 from klaw.channels.messenger import (
@@ -145,7 +144,7 @@ class ConversationDelivery:
         async with self._changing:
             if of == self.chat:
                 link = attrs.evolve(self.link, **fields)
-                await self._account.core.writer.run(channels.put_link, link, self._now())
+                await self._account.core.writer.run(channels.put_link, link, self._account.now())
                 self.link = link
 
     # -- the loop ----------------------------------------------------------------------------------------------------
@@ -221,7 +220,8 @@ class ConversationDelivery:
                 await self._put(parts[number], key, self.link.draft if number == 0 else "")
             except (AttachmentRefused, RefusedByMessenger) as error:
                 log.warning("message_refused", name=self._account.name, error=error_class(error))
-                await self._put_notice(key)
+                name, chat = self._account.kind.capitalize(), self.link.chat
+                await self._put_all(say("refused", self.link.language, name=name, chat=chat), f"{key}-r")
             done = {"delivered": message.seq, "parts": 0} if over else {"parts": number + 1}
             await self.change(message.chat, **done, draft="")
         if parts and message.role is Role.ASSISTANT:
@@ -265,11 +265,10 @@ class ConversationDelivery:
                 return
         await self._account.messenger.post(conversation, part, key)
 
-    async def _put_notice(self, key: str) -> None:
-        text = say("refused", self.link.language, name=self._account.kind.capitalize(), chat=self.link.chat)
+    async def _put_all(self, text: str, key: str) -> None:
         with suppress(RefusedByMessenger):
-            for part in self._account.messenger.render(text):
-                await self._account.messenger.post(self.link.conversation, part, f"{key}-r")
+            for number, part in enumerate(self._account.messenger.render(text)):
+                await self._account.messenger.post(self.link.conversation, part, f"{key}-{number}")
 
     def _text_of(self, message: Message) -> str:
         """What the conversation is told of a message, as Markdown; empty for nothing."""
@@ -365,14 +364,8 @@ class ConversationDelivery:
                     await messenger.edit(conversation, self.link.draft, part, f"{key}-e")
             await self.change(self.chat, draft="")
         if ended.status is TurnStatus.FAILED:
-            text = say("failed", self.link.language, why=escaped(ended.text or ended.code or ""))
-            with suppress(RefusedByMessenger):
-                for number, part in enumerate(messenger.render(text)):
-                    await messenger.post(conversation, part, f"{key}-{number}")
+            await self._put_all(say("failed", self.link.language, why=escaped(ended.text or ended.code or "")), key)
         self._shown, self._ended = "", None
-
-    def _now(self) -> str:
-        return iso(self._account.core.clock.now())
 
 
 _CHOICES = (("allow", ALLOW), ("deny", DENY))

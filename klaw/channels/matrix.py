@@ -214,27 +214,26 @@ class Matrix:
 
     # -- what goes -----------------------------------------------------------------------------------------------------
 
-    def render(self, markdown: str) -> list[Part]:
-        return matrix_html.render(markdown)
+    render = staticmethod(matrix_html.render)
 
     async def post(self, conversation: str, part: Part, key: str, *, buttons: Sequence[Button] = ()) -> str:
         content = _content(part, buttons) | _in_thread(conversation)
         message = await self._send(conversation, content, key)
-        await self._offer(conversation, message, key, buttons)
+        for emoji, _ in _pressable(buttons):  # a reaction of its own with each, so that people only tap
+            relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
+            with suppress(RefusedByMessenger, ConversationClosed):  # it is there already, or only people may react here
+                await self._send(conversation, {"m.relates_to": relation}, f"{key}.{emoji}", "m.reaction")
         return message
 
-    async def edit(
-        self, conversation: str, message: str, part: Part, key: str, *, buttons: Sequence[Button] = ()
-    ) -> None:
+    async def edit(self, conversation: str, message: str, part: Part, key: str) -> None:
         content = {
             "msgtype": "m.text",
             "body": f"* {cut(part.text, OLD_CLIENT_CHARS)}",
             "m.mentions": {},
-            "m.new_content": _content(part, buttons),
+            "m.new_content": _content(part),
             "m.relates_to": {"rel_type": "m.replace", "event_id": message},
         }
         await self._send(conversation, content, key)
-        await self._offer(conversation, message, key, buttons)
 
     async def upload(
         self, conversation: str, name: str, media_type: str, data: bytes, key: str, *, voice: bool = False
@@ -306,13 +305,6 @@ class Matrix:
             raise ConversationMoved(known.successor)
         raise closed
 
-    async def _offer(self, conversation: str, message: str, key: str, buttons: Sequence[Button]) -> None:
-        """React to an own message with what people press, so that they only tap."""
-        for emoji, _ in _pressable(buttons):
-            relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
-            with suppress(RefusedByMessenger, ConversationClosed):  # it is there already, or only people may react here
-                await self._send(conversation, {"m.relates_to": relation}, f"{key}.{emoji}", "m.reaction")
-
 
 def _in_thread(conversation: str) -> dict[str, Any]:
     """The relation of a message to the thread that it stands in; clients without threads see a reply."""
@@ -332,7 +324,7 @@ def _pressable(buttons: Sequence[Button]) -> list[tuple[str, Button]]:
     return list(zip(_YES_NO if len(buttons) == 2 else _DIGITS, buttons, strict=False))
 
 
-def _content(part: Part, buttons: Sequence[Button]) -> dict[str, Any]:
+def _content(part: Part, buttons: Sequence[Button] = ()) -> dict[str, Any]:
     """A message. Its mentions are none, so that an answer that names people does not ring at theirs."""
     pressable = _pressable(buttons)
     lines = [f"{emoji} {button.label}" for emoji, button in pressable]

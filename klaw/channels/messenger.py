@@ -236,11 +236,9 @@ class Messenger(Protocol):
         """Send a message; returns its id. ``key``: the same for a repetition."""
         ...
 
-    async def edit(
-        self, conversation: str, message: str, part: Part, key: str, *, buttons: Sequence[Button] = ()
-    ) -> None:
-        """Let an own message say something else; its buttons are replaced. Nothing happens if it says so already.
-        Raises RefusedByMessenger: the message is gone or too old."""
+    async def edit(self, conversation: str, message: str, part: Part, key: str) -> None:
+        """Let an own message say something else, without buttons. Nothing happens if it says so already. Raises
+        RefusedByMessenger: the message is gone or too old."""
         ...
 
     async def upload(

@@ -108,14 +108,11 @@ class Telegram:
         del key
         return _id(await self._say("sendMessage", _to(conversation) | _keyboard(buttons), part, conversation))
 
-    async def edit(
-        self, conversation: str, message: str, part: Part, key: str, *, buttons: Sequence[Button] = ()
-    ) -> None:
+    async def edit(self, conversation: str, message: str, part: Part, key: str) -> None:
         del key
         chat, _, number = message.partition(":")
         try:
-            members = {"chat_id": int(chat), "message_id": int(number), **_keyboard(buttons)}
-            await self._say("editMessageText", members, part, conversation)
+            await self._say("editMessageText", {"chat_id": int(chat), "message_id": int(number)}, part, conversation)
         except RefusedByMessenger as error:
             if "message is not modified" not in str(error):
                 raise

@@ -119,7 +119,8 @@ def _message(message: Json, bot: Bot) -> IncomingMessage | NewConversationId | N
         command, other = _command(message, bot)
         reply = _replied(message)
         is_for_bot = command is not None and not other
-        addressed = addressed or is_for_bot or _is_from(reply, bot) or _mentions(message, bot)
+        answers_bot = str(reply.get("from", {}).get("id")) == bot.id
+        addressed = addressed or is_for_bot or answers_bot or _mentions(message, bot)
         said = message.get("quote", {}).get("text") or (reply and _body(reply))
         if command is not None:  # what it replies to would hide it
             text = command
@@ -173,10 +174,6 @@ def _replied(message: Json) -> Json:
     """The message that is replied to, if any; everything in a topic replies to the creation of that."""
     reply: Json = message.get("reply_to_message", {})
     return {} if "forum_topic_created" in reply else reply
-
-
-def _is_from(message: Json, bot: Bot) -> bool:
-    return str(message.get("from", {}).get("id")) == bot.id
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

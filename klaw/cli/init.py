@@ -40,11 +40,8 @@ class Init:
     small: bool = argument("for boards with 2 GB or less: no built-in model, less memory for embeddings", default=False)
 
 
-def _shown(answer: dict[str, Any]) -> ShownLines:
-    return ShownLines((), found=answer["config"]["model"] != "not set")  # what was done was said meanwhile
-
-
-@command(NOUN, "init", Init, cli="", show=_shown)
+# What was done was said meanwhile.
+@command(NOUN, "init", Init, cli="", show=lambda answer: ShownLines((), found=answer["config"]["model"] != "not set"))
 def init(asked: Init, here: Here) -> dict[str, Any]:
     """Make a workspace and a configuration. Nothing is written before the last answer. What exists is kept, unless it
     is a configuration that is still as this command made it. The exit code is 1 if a model was chosen and could not be

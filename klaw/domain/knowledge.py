@@ -36,10 +36,6 @@ class BaseRole(enum.StrEnum):
     EDITOR = "editor"
     VIEWER = "viewer"
 
-    @property
-    def may_edit(self) -> bool:
-        return self is not BaseRole.VIEWER
-
 
 def base_name(text: str) -> str:
     """A base's name as it is kept: one line. Raises InvalidValue."""

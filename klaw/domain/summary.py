@@ -58,9 +58,6 @@ class Summary(NewSummary):
     """1, 2, 3 … in its chat."""
     state: SummaryState = SummaryState.LIVE
 
-    def holds(self, seq: int) -> bool:
-        return self.first_seq <= seq <= self.last_seq
-
 
 def check(summary: NewSummary) -> None:
     """Raises ValueError: the fields do not go together."""

@@ -35,10 +35,6 @@ class UsageSum:
         return UsageSum(**dict(zip(FIELDS, (a + b for a, b in zip(mine, others, strict=True)), strict=True)))
 
     @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
-
-    @property
     def cost_usd(self) -> float:
         return self.cost_nano / NANO
 

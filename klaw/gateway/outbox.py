@@ -32,6 +32,7 @@ class _JoinedDeltas:
         return encode(self.frame(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
 
 
+@attrs.define(eq=False)
 class Outbox:
     """A bounded first-in first-out queue of encoded frames.
 
@@ -44,26 +45,19 @@ class Outbox:
         send_now: sends a frame as far as it can without waiting; returns the bytes that are left.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        on_full: Callable[[], None],
-        send_now: Callable[[str], bytes] | None = None,
-        max_chars: int = MAX_CHARS,
-    ) -> None:
-        self.capacity = capacity
-        self._on_full: Callable[[], None] | None = on_full
-        self._send_now = send_now
-        self._max_chars = max_chars
-        self._chars = 0
-        self.high_water = 0
-        self._frames: deque[str | _JoinedDeltas] = deque()
-        self._open_pieces: dict[str, _JoinedDeltas] = {}
-        """The last queued frame of each chat, if it is a delta."""
-        self._control = b""
-        self._closed = False
-        self._takers = trio.lowlevel.ParkingLot()
-        self._room = trio.lowlevel.ParkingLot()
+    capacity: int
+    _on_full: Callable[[], None] | None
+    _send_now: Callable[[str], bytes] | None = None
+    _max_chars: int = MAX_CHARS
+    _chars: int = attrs.field(default=0, init=False)
+    high_water: int = attrs.field(default=0, init=False)
+    _frames: deque[str | _JoinedDeltas] = attrs.field(factory=deque, init=False)
+    _open_pieces: dict[str, _JoinedDeltas] = attrs.field(factory=dict, init=False)
+    """The last queued frame of each chat, if it is a delta."""
+    _control: bytes = attrs.field(default=b"", init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    _takers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _room: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
     @property
     def depth(self) -> int:

@@ -96,26 +96,22 @@ class PushKeys:
         return {**made.headers, "urgency": "normal", "content-type": "application/octet-stream"}, made.encrypted
 
 
+@attrs.define(eq=False)
 class Pusher:
     """Notifies the browsers of all users. Its actor runs once there is one. ``http``, ``forbidden``: see
     ``klaw.guarded_http``."""
 
-    def __init__(
-        self,
-        core: Core,
-        auth: Authenticator,
-        hub: Hub,
-        http: "GuardedHttp | None" = None,
-        forbidden: "Forbidden | None" = None,
-        ports: Sequence[int] = (443,),
-    ) -> None:
-        self._core, self._auth, self._hub = core, auth, hub
-        self._http, self._forbidden, self._ports = http, forbidden, ports
-        self.mailbox: Mailbox[Notification] = Mailbox("gateway.push", QUEUE)
-        self._users: set[UserId] = set()
-        self._keys: PushKeys | None = None
-        self._threads = Threads("push", 1)
-        self._sending: Counter[UserId] = Counter()
+    _core: Core
+    _auth: Authenticator
+    _hub: Hub
+    _http: "GuardedHttp | None" = None
+    _forbidden: "Forbidden | None" = None
+    _ports: Sequence[int] = (443,)
+    mailbox: Mailbox[Notification] = attrs.field(factory=lambda: Mailbox("gateway.push", QUEUE), init=False)
+    _users: set[UserId] = attrs.field(factory=set, init=False)
+    _keys: PushKeys | None = attrs.field(default=None, init=False)
+    _threads: Threads = attrs.field(factory=lambda: Threads("push", 1), init=False)
+    _sending: Counter[UserId] = attrs.field(factory=Counter, init=False)
 
     async def start(self) -> None:
         """Run the actor, if a browser is to be notified."""

@@ -73,9 +73,6 @@ class Archivist(Nudge):
     _opened: float | None = attrs.field(default=None, init=False)
     """When the first open session may become stale, in Unix seconds."""
 
-    def __attrs_pre_init__(self) -> None:
-        super().__init__()
-
     def __attrs_post_init__(self) -> None:
         self._readers, self._clock = self._maker.readers, self._maker.clock
 

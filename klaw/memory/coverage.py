@@ -81,9 +81,6 @@ class Coverage(Nudge):
     _lost: dict[ChatId, int] = attrs.field(factory=dict, init=False)
     """How many messages of a chat are covered by nothing."""
 
-    def __attrs_pre_init__(self) -> None:
-        super().__init__()
-
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 

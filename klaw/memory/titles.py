@@ -71,9 +71,6 @@ class Titler(Nudge):
     events: EventSink
     _failed: Counter[ChatId] = attrs.field(factory=Counter, init=False)
 
-    def __attrs_pre_init__(self) -> None:
-        super().__init__()
-
     def spec(self) -> ActorSpec:
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 

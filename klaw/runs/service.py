@@ -135,9 +135,6 @@ class Scheduling:
         if len(await self._readers.run(stored_tasks.of_user, user)) >= MAX_TASKS:
             raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
 
-    async def task(self, user: UserId, name: str) -> Any:
-        return await self._view(await self._readers.run(stored_tasks.existing, user, _name(name)))
-
     async def tasks(self, user: UserId) -> list[Any]:
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 

@@ -87,7 +87,7 @@ class TaskInput:
             try:
                 self.sound[name] = _WRITTEN.read(value, _TYPES[name])
             except BadValue as bad:
-                self.wrong(name, bad.message)
+                self.wrong(name, bad.problems[0].message)
         for name in self.required:
             if name not in given:
                 self.wrong(name, "is required")

@@ -113,5 +113,6 @@ def _structure(tree: dict[str, Any], types: dict[str, type], *, first: bool = Fa
     try:
         made: object = FRAMES.read(tree, cls)
     except BadValue as error:
-        raise ProtocolError("bad_text" if error.message == BAD_TEXT else "bad_frame", str(error)) from None
+        is_text = error.problems[0].message == BAD_TEXT
+        raise ProtocolError("bad_text" if is_text else "bad_frame", str(error)) from None
     return made

@@ -30,7 +30,7 @@ async def base_with(
     writer: Writer, name: str, files: dict[str, list[str]], user: UserId = LOCAL_USER, **fields: Any
 ) -> Base:
     """A base with documents, one passage for each page."""
-    base = await writer.run(bases.create, base_of(name, user, **fields))
+    base = await writer.run(bases.put, base_of(name, user, **fields))
     source = Source(
         id=SourceId(f"5{name.encode().hex()[:30]}"),
         user=user,

@@ -74,7 +74,7 @@ class World:
     async def base_of(self, user: str) -> Base:
         """Another user's."""
         made = Base(id=BaseId(f"kb-{user}"), user=UserId(user), name="Договоры", created_at=AT, updated_at=AT)
-        return await self.store.writer.run(bases.create, made)
+        return await self.store.writer.run(bases.put, made)
 
     @property
     def store_dir(self) -> Path:
@@ -187,6 +187,6 @@ async def knowledge_world(
         )
         await supervisor.start(indexer.spec())
         made = Base(id=BaseId("kb-1"), user=ANNA, name="Договоры", created_at=AT, updated_at=AT)
-        base = await writer.run(bases.create, made)
+        base = await writer.run(bases.put, made)
         yield World(root, store, indexer, scanner, supervisor, base, nudges)
         await supervisor.stop(indexer.spec().name, "test is over")

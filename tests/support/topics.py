@@ -8,8 +8,11 @@ import apsw
 
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
+from klaw.domain.topic import Topic, TopicId
+from klaw.errors import NoSuchTopic
 from klaw.store.engine import connect
-from klaw.store.kinds import inventory, messages, topic_edits
+from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import inventory, messages, topic_edits, topics
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_edits import TopicDraft
 from klaw.store.store import Store
@@ -33,6 +36,15 @@ async def archive(store: Store, *groups: Sequence[int], user: str = "anna", chat
     """One topic for each group of row ids."""
     drafts = [draft(f"topic of {group[0]}", *group, **changes) for group in groups]
     return await store.writer.run(topic_edits.store, UserId(user), chat_id(UserId(user), chat), drafts, AT)
+
+
+def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
+    """Remove one topic and return what it was: homes of earlier versions have such changes. Raises NoSuchTopic."""
+    present = topics.get(tx.connection, user, topic)
+    if present is None:
+        raise NoSuchTopic
+    tx.journal(TOPIC.removed(user, topic, at))
+    return present
 
 
 def flaws_of(file: Path) -> dict[str, int]:

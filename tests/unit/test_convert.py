@@ -126,7 +126,7 @@ def test_an_error_names_the_field_and_never_quotes_the_value(
     with pytest.raises(BadValue) as raised:
         converter.read({**FULL, field: value}, Thing)
     assert str(raised.value).startswith(message)
-    assert raised.value.field == message.partition(":")[0]
+    assert raised.value.problems[0].path == message.partition(":")[0]
     assert "секрет" not in str(raised.value)
     assert "secret" not in str(raised.value)
     assert raised.value.__context__ is None  # what cattrs and Python said quotes values

@@ -75,10 +75,6 @@ class Graphs:
 
     # -- one source ------------------------------------------------------------------------------------------------
 
-    def allowed(self, where: str, user: UserId) -> None:
-        """Raises GraphError unless a user's base may have this endpoint (a name or an address) as a source."""
-        self._endpoint(where, user)
-
     async def check(self, source: Source) -> None:
         """Ask an endpoint whether it is one. Raises GraphError when it cannot be asked."""
         async with self._asking(source) as asking:

@@ -321,15 +321,12 @@ def _asked_to_think_otherwise(known: Habits, request: Request, text: str, fields
         return attrs.evolve(known, adapts="output_config" not in fields)
     if "reasoning_effort" in sent and request.thinking.level is not None:
         asked = effort_word(request.thinking.level)
-        taken = sorted({*_EFFORT.findall(text)} - {asked}, key=lambda word: _distance(word, asked))
+        wanted = _EFFORTS.index(asked)
+        taken = sorted({*_EFFORT.findall(text)} - {asked}, key=lambda word: abs(_EFFORTS.index(word) - wanted))
         if taken and asked not in known.efforts:
             return attrs.evolve(known, efforts={**known.efforts, asked: taken[0]})
     named = frozenset(field for field in sent if re.search(rf"\b{field}\b", text))
     return attrs.evolve(known, without=known.without | (named or sent))
-
-
-def _distance(word: str, other: str) -> int:
-    return abs(_EFFORTS.index(word) - _EFFORTS.index(other))
 
 
 def is_about_length(text: str) -> bool:

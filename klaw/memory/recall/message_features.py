@@ -143,6 +143,7 @@ def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[in
     """Scores of the messages that have words of the query, and the ranking in which their neighbours share in these."""
     own: dict[int, float] = {}
     shared: defaultdict[int, float] = defaultdict(float)
+    pause = timedelta(seconds=SESSION_PAUSE_S)
     for hit in lists.hits:
         place = places.get(hit.rowid)
         if place is None:
@@ -150,17 +151,13 @@ def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[in
         score = own[hit.rowid] = max(0.0, -hit.bm25) * _brevity(place.tokens)
         shared[hit.rowid] += score
         for beside, share in ((place.next, FROM_PREVIOUS), (place.previous, FROM_NEXT)):
-            if beside is not None and beside in places and _is_near(place, places[beside]):
+            if beside is not None and beside in places and abs(_when(place) - _when(places[beside])) <= pause:
                 shared[beside] += share * score
     return own, sorted(shared, key=lambda rowid: (-shared[rowid], -rowid))
 
 
 def _brevity(tokens: int) -> float:
     return (K1 + 1) / (1 + K1 * (1 - B + B * tokens / USUAL_TOKENS))
-
-
-def _is_near(one: MessagePlace, other: MessagePlace) -> bool:
-    return abs(_when(one) - _when(other)) <= timedelta(seconds=SESSION_PAUSE_S)
 
 
 def _when(place: MessagePlace) -> datetime:

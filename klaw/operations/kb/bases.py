@@ -137,7 +137,7 @@ async def create(asked: Any, caller: Caller, parts: Parts) -> OneBase:
     """Make a knowledge base."""
     at, fields = parts.now(), own_fields(Base, asked.fields)
     made = Base(id=BaseId(parts.core.new_id()), user=caller.user, created_at=at, updated_at=at, **fields)
-    await parts.writer.run(stored.bases.create, made)
+    await parts.writer.run(stored.bases.put, made)
     return {"base": await described(made.id, caller.user, parts)}
 
 

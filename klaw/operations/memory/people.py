@@ -124,10 +124,6 @@ def with_topics(answer: dict[str, Any]) -> Lines:
     return [*PEOPLE.one_lines(answer), *was, Table(topics)]
 
 
-def _merged(answer: dict[str, Any]) -> Lines:
-    return [*_person(answer), f"to undo this: klaw people undo {answer['merged']}"]
-
-
 def _removed(answer: dict[str, Any]) -> Lines:
     forever = f"to take the person out of everything: klaw forget person:{answer['removed']['id']}"
     return [*PEOPLE.removed_lines(answer), forever]
@@ -246,7 +242,7 @@ async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     "person_merge",
     PEOPLE.of_one("Merge", into=typed(op.Name, op.required("the other one, whose name stays", id_of="person"))),
     cli="merge",
-    show=_merged,
+    show=lambda answer: [*_person(answer), f"to undo this: klaw people undo {answer['merged']}"],
     answers=PEOPLE.answer("MergedPerson", merged=str),
     changes=True,
 )

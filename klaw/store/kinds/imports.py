@@ -211,7 +211,7 @@ def _remembered(
         if not bases.is_free(connection, moved.id):
             return False
         try:
-            bases.create(tx, moved)
+            bases.put(tx, moved)
         except BaseExists:
             return False
         return True
@@ -225,7 +225,7 @@ def put_document(tx: Transaction, base: Base, document: Source, most: int) -> tu
     number = 1
     while bases.is_free(tx.connection, base.id):
         try:
-            bases.create(tx, attrs.evolve(base, name=numbered(base.name, number)))
+            bases.put(tx, attrs.evolve(base, name=numbered(base.name, number)))
         except BaseExists:
             number += 1
     return bases.get(tx.connection, base.user, base.id).base, sources.add(tx, base.user, document, most)

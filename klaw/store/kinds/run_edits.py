@@ -15,8 +15,8 @@ from klaw.domain.names import name_of
 from klaw.domain.task import Run, delivery_id, notice_id, task_name
 from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import chats, messages, runs
-from klaw.store.kinds.messages import AppendedMessage, append_one
+from klaw.store.kinds import chats, runs
+from klaw.store.kinds.messages import append_one
 
 
 @attrs.frozen(kw_only=True)
@@ -38,8 +38,6 @@ class StartedRun:
 @attrs.frozen
 class RunSaved:
     run: Run
-    appended: tuple[AppendedMessage, ...]
-    """The delivery, then the notice."""
     repeated: bool
     """The same was saved before, and nothing was written."""
 
@@ -98,22 +96,19 @@ def save(
     stored = _stored(tx, run)
     same = runs.fields(stored) == runs.fields(run)
     if same and (run.status.over or delivery is not None):
-        found = (messages.find(tx.connection, run.user, new.id) for new in (delivery, notice) if new is not None)
-        appended = tuple(AppendedMessage(message, repeated=True) for message in found if message is not None)
-        return RunSaved(stored, appended, repeated=True)
+        return RunSaved(stored, repeated=True)
     if stored.status.over:
         raise _over(run)
     if run.delivered < stored.delivered:
         raise StorageError("a run cannot have delivered less than before")
-    said = []
     if delivery is not None:
-        said.append(_say(tx, run, delivery, delivery_id(run.id, run.delivered)))
+        _say(tx, run, delivery, delivery_id(run.id, run.delivered))
     if notice is not None:
-        said.append(_say(tx, run, notice, notice_id(run.id)))
+        _say(tx, run, notice, notice_id(run.id))
     if transcript is not None:
         _transcribe(tx, run, transcript.first_seq, transcript.messages)
     _put(tx, run)
-    return RunSaved(run, tuple(said), repeated=False)
+    return RunSaved(run, repeated=False)
 
 
 def _stored(tx: Transaction, run: Run) -> Run:
@@ -144,7 +139,7 @@ def _transcribe(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMe
         tx.write(path, runs.transcript_line(run, seq, message))
 
 
-def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> AppendedMessage:
+def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> None:
     """Append a message of a run to a chat that is there, and its user's."""
     if new.id != wanted_id or new.user != run.user or new.metadata.get("run") != run.id:
         raise StorageError("the message is not the one that this state of the run says")
@@ -153,4 +148,3 @@ def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> Appended
     appended = append_one(tx, new)
     if appended.message.metadata.get("run") != run.id:
         raise IdConflict("this message id is already used by another message")
-    return appended

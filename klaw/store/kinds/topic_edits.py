@@ -163,13 +163,6 @@ def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolida
     return True
 
 
-def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
-    """Remove a topic and return what it was; the archivist makes new ones of its messages. Raises NoSuchTopic."""
-    present = _present(tx, user, topic)
-    tx.journal(TOPIC.removed(user, topic, at))
-    return present
-
-
 def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | None, at: str) -> list[int]:
     """Drop a user's topics, so that the archivist makes new ones of their messages. Each chat is one change, which can
     be undone by itself. Returns the entries of the changes. ``since``: only topics whose last message is not older."""

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import attrs
 
+from klaw.domain.text import one_line
 from klaw.errors import ToolRefused
 
 _LOOK_BYTES = 8192
@@ -138,7 +139,7 @@ def _missing(text: str, search: str) -> str:
         f"{number}: {line[:MAX_LINE_CHARS]}"
         for number, line in enumerate(lines[first : min(last, first + 20)], first + 1)
     )
-    hint = " (only spaces differ)" if _squeezed(search) in _squeezed("\n".join(lines)) else ""
+    hint = " (only spaces differ)" if one_line(search) in one_line("\n".join(lines)) else ""
     return f"search does not occur exactly{hint}; the nearest lines are\n{shown}"
 
 
@@ -151,7 +152,3 @@ def _nearest(lines: Sequence[str], wanted: str) -> int | None:
         if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
             best, place = ratio, number
     return place
-
-
-def _squeezed(text: str) -> str:
-    return " ".join(text.split())

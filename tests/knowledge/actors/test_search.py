@@ -54,7 +54,7 @@ SMALL_TALK = ("thanks", "tell me a joke", "write a haiku about the sea", "спа
 async def add(store: Store, user: UserId, name: str, texts: tuple[str, ...], *, title: str = "") -> Document:
     """A document in a base of its own."""
     base = await store.writer.run(
-        bases.create, Base(id=BaseId(f"b-{name}"), user=user, name=name, created_at=AT, updated_at=AT)
+        bases.put, Base(id=BaseId(f"b-{name}"), user=user, name=name, created_at=AT, updated_at=AT)
     )
     source = Source(
         id=SourceId(f"s-{name}"),

@@ -37,7 +37,7 @@ def asker(model: Scripted, store: Store, clock: TestClock) -> Asker:
 async def sums(store: Store, **filters: Any) -> dict[str | None, tuple[int, int]]:
     """Calls and tokens by source."""
     groups = await store.readers.run(usage.groups, UsageFilters(**filters), "source")
-    return {group.key: (group.spent.calls, group.spent.tokens) for group in groups}
+    return {group.key: (of.calls, of.prompt_tokens + of.completion_tokens) for group in groups for of in (group.spent,)}
 
 
 async def test_topics_and_facts_are_in_usage_by_source_also_answers_of_no_use(tmp_path: Path) -> None:

@@ -166,7 +166,8 @@ async def test_its_clock_is_the_one_of_the_person(tmp_path: Path, mock_clock: Mo
         assert made["told"] == "I'll remind you: Tomorrow, Friday 27 November, 09:00"
         await scheduling.add(LOCAL_USER, {"name": "once", "message": "x", "at": "2026-11-27T10:00"})
         await here.command("/zone Europe/Berlin", 2)
-        assert (await scheduling.task(LOCAL_USER, "once"))["zone"] == "Asia/Tokyo", "it keeps the zone it was made in"
+        (once,) = [each for each in await scheduling.tasks(LOCAL_USER) if each["name"] == "once"]
+        assert once["zone"] == "Asia/Tokyo", "it keeps the zone it was made in"
         assert (await scheduling.preview(LOCAL_USER, {"when": "tomorrow 9:00"}))["zone"] == "Europe/Berlin"
         assert (await here.command("/zone Nowhere", 3)).startswith("there is no time zone of this name")
         here.llm.replies += [call("current_time"), text_reply("It is late.")]

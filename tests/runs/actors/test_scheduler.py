@@ -119,7 +119,7 @@ async def test_the_tool_delivers_and_then_the_final_text_does_not(tmp_path: Path
 async def test_a_chat_that_does_not_exist_is_an_error_and_the_text_stays(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await add(here, injectInto="nowhere")
-        view = await here.app.tasks.scheduling.task(LOCAL_USER, "day")
+        (view,) = await here.app.tasks.scheduling.tasks(LOCAL_USER)
         assert view["warning"] is not None
         assert "nowhere" in view["warning"]
         here.llm.replies.append(text_reply("For nobody."))
@@ -456,6 +456,6 @@ async def test_a_second_task_of_one_name_is_refused(tmp_path: Path) -> None:
         await add(here)
         with pytest.raises(TaskExists):
             await add(here, message="Other")
-        assert (await here.app.tasks.scheduling.task(LOCAL_USER, "day"))["message"] == "Sum up the day"
+        assert [each["message"] for each in await here.app.tasks.scheduling.tasks(LOCAL_USER)] == ["Sum up the day"]
         with pytest.raises(NoSuchTask):
             await here.app.tasks.scheduling.remove(LOCAL_USER, "other")

@@ -50,7 +50,7 @@ def get(connection: apsw.Connection, user: UserId, base: BaseId) -> Membership:
 def editable(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
     """A base whose sources a user may change. Raises NoSuchBase or NotAllowed."""
     found = get(connection, user, base)
-    if not found.role.may_edit:
+    if found.role is BaseRole.VIEWER:
         raise NotAllowed("you may read this base, and not change it: ask its owner for the role of an editor")
     return found.base
 
@@ -99,16 +99,11 @@ def is_free(connection: apsw.Connection, base: BaseId) -> bool:
     return BASE.rows.one(connection, "WHERE id = ?", base) is None
 
 
-def create(tx: Transaction, base: Base) -> Base:
-    """Store a new base. Raises BaseExists: its owner has another base of this name; InvalidValue."""
-    return _put(tx, base)
-
-
 def change(tx: Transaction, user: UserId, base: BaseId, at: str, fields: Mapping[str, Any]) -> Base:
     """Change fields of a base that a user owns. Raises NoSuchBase, NotAllowed, BaseExists, InvalidValue."""
     now = owned(tx.connection, user, base)
     changed = attrs.evolve(now, **fields)
-    return now if changed == now else _put(tx, attrs.evolve(changed, updated_at=at))
+    return now if changed == now else put(tx, attrs.evolve(changed, updated_at=at))
 
 
 def share(
@@ -120,7 +115,7 @@ def share(
         raise NotAllowed("this user owns the base")
     roles: dict[str, Any] = {**now.members, **members}
     roles = {member: role for member, role in roles.items() if role is not None}
-    return now if roles == now.members else _put(tx, attrs.evolve(now, members=roles, updated_at=at))
+    return now if roles == now.members else put(tx, attrs.evolve(now, members=roles, updated_at=at))
 
 
 def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
@@ -129,10 +124,12 @@ def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
     if now.role is BaseRole.OWNER:
         raise NotAllowed("the owner cannot leave a base, only delete it")
     roles = {member: role for member, role in now.base.members.items() if member != user}
-    _put(tx, attrs.evolve(now.base, members=roles, updated_at=at))
+    put(tx, attrs.evolve(now.base, members=roles, updated_at=at))
 
 
-def _put(tx: Transaction, base: Base) -> Base:
+def put(tx: Transaction, base: Base) -> Base:
+    """Store a base, a new one or as it is now. Raises BaseExists: its owner has another one of this name;
+    InvalidValue."""
     BASE.check(base)
     named = "WHERE b.user_id = ? AND b.name = ? AND b.id <> ? AND b.of_messages IS NULL"
     if _BASES.one(tx.connection, named, base.user, base.name, base.id) is not None:

@@ -53,7 +53,8 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
         for theirs in _all(live):
             done += 1
             has_source = built.execute(HAS_SOURCE, (theirs.source, theirs.base)).get
-            if has_source and _is_whole(theirs) and _get(built, theirs.id) is None:
+            is_whole = bool(theirs.digest) or theirs.state is DocumentState.FAILED
+            if has_source and is_whole and _get(built, theirs.id) is None:
                 copied += yield from _copy(built, live, theirs, (done, total), slice_s)
             if time.monotonic() - begin >= slice_s:
                 yield (done, total)
@@ -85,10 +86,6 @@ def _keep_sequence(built: apsw.Connection, live: apsw.Connection) -> None:
         with built:
             built.execute("DELETE FROM sqlite_sequence WHERE name = 'kb_passages'")
             built.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('kb_passages', ?)", (last,))
-
-
-def _is_whole(document: Document) -> bool:
-    return bool(document.digest) or document.state is DocumentState.FAILED
 
 
 def _all(connection: apsw.Connection) -> Iterator[Document]:

@@ -24,7 +24,7 @@ from tests.support.forgetting import files_of, forgetter, holding, lose_database
 from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.stores import running_store
-from tests.support.topics import ANNA, AT, archive, flaws_of, say
+from tests.support.topics import ANNA, AT, archive, flaws_of, remove, say
 from tests.support.writing import Real, instead
 
 MAIN = chat_id(ANNA, "main")
@@ -278,7 +278,7 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
                         topic_edits.merge, mine[number % 2], mine[1 - number % 2], words[number % 3], AT
                     )
                 elif what == "remove" and mine:
-                    await store.writer.run(topic_edits.remove, ANNA, mine[number % len(mine)].id, AT)
+                    await store.writer.run(remove, ANNA, mine[number % len(mine)].id, AT)
                 elif what in ("forget", "topic"):
                     name = f"topic:{mine[number % len(mine)].id}" if what == "topic" and mine else f"main#{number}"
                     with suppress(NothingToForget):

@@ -130,7 +130,7 @@ async def titled(store: Store, name: str = "plans") -> None:
         base = Base(
             id=BaseId("b1"), user=ANNA, name=f"{about} {number}", description=about, created_at=AT, updated_at=AT
         )
-        await (write(bases.create, base) if not number else
+        await (write(bases.put, base) if not number else
                write(bases.change, ANNA, base.id, AT, {"name": base.name, "description": about}))  # fmt: skip
         await write(remember, {"about": {"home": title}})
     await write(tasks.put, task("gone", user="anna", message=ASKED), "new")
@@ -185,7 +185,7 @@ async def test_a_forgotten_person_is_looked_for_in_titles_bases_and_tasks(tmp_pa
         await write(chats.rename, ANNA, chat_id(ANNA, "main"), f"Письмо для {NAME} завтра", AT)
         await write(messages.append, [new("Хорошая погода сегодня", user="anna", chat=NAME)])
         about = Base(id=BaseId("b1"), user=ANNA, name="Письма", description=f"от {NAME}", created_at=AT, updated_at=AT)
-        await write(bases.create, about)
+        await write(bases.put, about)
         await write(tasks.put, task("write", user="anna", message=f"Написать {NAME}"), "new")
         done = await forget(store, tmp_path, f"person:{NAME}")
         assert dict(done.before.named.others) == {"titles": 1, "bases": 1, "tasks": 1, "chats": 1}

@@ -125,7 +125,7 @@ async def test_a_chat_is_bound_to_bases_of_which_its_user_is_a_member_then_and_n
     async with running_store(tmp_path) as store:
         run, read = store.writer.run, store.readers.run
         for each in (base("own", ANNA), base("shared", BORIS, anna="viewer"), base("secret", BORIS)):
-            await run(bases.create, each)
+            await run(bases.put, each)
         assert await run(chats.bind, ANNA, GARDEN, ["shared", "own", "own"], AT) == ("shared", "own")
         await say(store, "one")
         await run(chats.rename, ANNA, GARDEN, "Огород", AT)

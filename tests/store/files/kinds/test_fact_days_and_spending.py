@@ -51,7 +51,7 @@ async def test_days_and_spending_are_kept_and_told(tmp_path: Path) -> None:
         assert days(tmp_path) == [("anna", "2026-11-20", 0), ("anna", "2026-11-20", 1)]
         assert await store.readers.run(usage.drawn_with_day, ANNA, [1, 2, 3]) == {1, 2}
         total = await store.readers.run(usage.total, UsageFilters(since="2026-11-22"))
-        assert (total.calls, total.tokens, total.cost_nano) == (5, 2015, 10_000)
+        assert (total.calls, total.prompt_tokens + total.completion_tokens, total.cost_nano) == (5, 2015, 10_000)
 
 
 async def test_the_messages_of_another_user_are_never_marked(tmp_path: Path) -> None:

@@ -68,10 +68,10 @@ async def found(store: Store, word: str) -> int:
 async def test_roles_decide_what_a_member_sees_and_changes(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         run, read = store.writer.run, store.readers.run
-        mine = await run(bases.create, base(members={BORIS: "viewer"}))
-        assert await run(bases.create, mine) == mine
+        mine = await run(bases.put, base(members={BORIS: "viewer"}))
+        assert await run(bases.put, mine) == mine
         with pytest.raises(BaseExists):
-            await run(bases.create, base(id=BaseId("kb-2")))
+            await run(bases.put, base(id=BaseId("kb-2")))
         assert [(each.base.name, each.role) for each in await read(bases.of_user, BORIS)] == [
             ("Договоры", BaseRole.VIEWER)
         ]
@@ -107,7 +107,7 @@ async def test_roles_decide_what_a_member_sees_and_changes(tmp_path: Path) -> No
 async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_others(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         run, read = store.writer.run, store.readers.run
-        mine = await run(bases.create, base())
+        mine = await run(bases.put, base())
         await run(sources.put, ANNA, made := source(mine))
         first = document(made)
         assert await run(
@@ -149,7 +149,7 @@ async def test_steps_that_are_cut_off_anywhere_end_in_exactly_the_passages_of_th
     choose = random.Random(seed)
     async with running_store(tmp_path) as store:
         run, read = store.writer.run, store.readers.run
-        mine = await run(bases.create, base())
+        mine = await run(bases.put, base())
         await run(sources.put, ANNA, made := source(mine))
         doc = document(made)
         assert await run(document_steps.wait, [doc]) == 1
@@ -196,7 +196,7 @@ async def test_steps_that_are_cut_off_anywhere_end_in_exactly_the_passages_of_th
 async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         run = store.writer.run
-        mine = await run(bases.create, base())
+        mine = await run(bases.put, base())
         stays, gone = source(mine, "a"), source(mine, "b")
         for each in (stays, gone):
             await run(sources.put, ANNA, each)
@@ -211,9 +211,9 @@ async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path
 
 async def test_the_logs_give_the_same_bases(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        mine = await store.writer.run(bases.create, base(description="Всё об аренде", members={BORIS: "editor"}))
+        mine = await store.writer.run(bases.put, base(description="Всё об аренде", members={BORIS: "editor"}))
         await store.writer.run(sources.put, ANNA, made := source(mine))
-        other = await store.writer.run(bases.create, base("Recipes"))
+        other = await store.writer.run(bases.put, base("Recipes"))
         await store.writer.run(bases.remove, ANNA, other.id, LATER)
     lose_database(tmp_path)
     async with running_store(tmp_path) as store:

@@ -199,7 +199,7 @@ class Talk:
         for row in listed:
             if row.seq < session.segment_start or not row.searchable or row.seq in inside:
                 continue
-            assert any(each.holds(row.seq) for each in live) or row.seq in findable, row
+            assert any(each.first_seq <= row.seq <= each.last_seq for each in live) or row.seq in findable, row
             if self.hold and row.seq > rows.summarised_to:
                 raise AssertionError(f"{row.seq} lies between summary and window")
         tally = ChatTally()

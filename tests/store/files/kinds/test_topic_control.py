@@ -30,7 +30,7 @@ from tests.support.memory.topic_control import controlling
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.scripted import Scripted, split_answer
 from tests.support.stores import running_store
-from tests.support.topics import ANNA, AT, archive, draft, flaws_of, say
+from tests.support.topics import ANNA, AT, archive, draft, flaws_of, remove, say
 from tests.support.waiting import HANG_S
 
 MAIN = chat_id(ANNA, "main")
@@ -372,7 +372,7 @@ def test_lines_of_before_there_was_a_history_make_none(tmp_path: Path) -> None:
         async with running_store(tmp_path) as store:
             one, two = await archive(store, *([each] for each in await say(store, "1", "2")))
             await store.writer.run(topic_edits.merge, two, one, "both", AT)
-            await store.writer.run(topic_edits.remove, ANNA, one.id, AT)
+            await store.writer.run(remove, ANNA, one.id, AT)
 
     trio.run(fill)
     (log,) = tmp_path.glob("memory/*.jsonl")

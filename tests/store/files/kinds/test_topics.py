@@ -30,7 +30,7 @@ from klaw.store.store import Store
 from tests.support.processes import SCRIPT, completed
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, talk, unit
 from tests.support.stores import new, running_store
-from tests.support.topics import ANNA, AT, archive, draft, flaws_of, say
+from tests.support.topics import ANNA, AT, archive, draft, flaws_of, remove, say
 
 MAIN = chat_id(ANNA, "main")
 
@@ -77,7 +77,7 @@ async def test_nothing_of_another_user_or_chat_gets_into_a_topic(tmp_path: Path)
         assert await store.readers.run(topics.read, boris, topic.id) == []
         assert await store.readers.run(topics.topics_of, boris, [mine, other_user]) == {other_user: his.id}
         with pytest.raises(NoSuchTopic):
-            await store.writer.run(topic_edits.remove, boris, topic.id, AT)
+            await store.writer.run(remove, boris, topic.id, AT)
         with pytest.raises(StorageError):
             await store.writer.run(topic_edits.merge, topic, his, "both", AT)
         assert not await store.writer.run(topic_edits.mark, boris, topic.id, "facts", AT)
@@ -171,7 +171,7 @@ async def test_a_split_puts_topics_in_place_of_one(tmp_path: Path) -> None:
         )
         assert [each.messages for each in made] == [1, 2]
         assert await store.readers.run(topics.get, ANNA, whole.id) is None
-        removed = await store.writer.run(topic_edits.remove, ANNA, made[0].id, AT)
+        removed = await store.writer.run(remove, ANNA, made[0].id, AT)
         assert removed == made[0]
         assert [row.rowid for row in await store.readers.run(topics.unarchived, ANNA, 0, 9)] == [a]
         (again,) = await archive(store, [a])
@@ -252,7 +252,7 @@ class Steps:
                         topic_edits.merge, source, target, "both", AT, vector=unit(3), model_id=MODEL
                     )
             case "remove" if known:
-                await store.writer.run(topic_edits.remove, owner, chance.choice(known).id, AT)
+                await store.writer.run(remove, owner, chance.choice(known).id, AT)
             case "split" if known:
                 old = chance.choice(known)
                 rowids = await store.readers.run(topics.members, owner, old.id)

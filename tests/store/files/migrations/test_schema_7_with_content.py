@@ -17,7 +17,7 @@ from tests.support.forgetting import forgetter, holding, secret_past
 from tests.support.people import add
 from tests.support.reindexing import differing, digests_of, run, talk
 from tests.support.stores import new, running_store
-from tests.support.topics import ANNA, AT, archive, flaws_of, say
+from tests.support.topics import ANNA, AT, archive, flaws_of, remove, say
 from tests.support.turns import record
 from tests.support.writing import note_day
 
@@ -71,7 +71,7 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
         rows = await say(store, "one", "two", "три", chat="other")
         one, two, third = await archive(store, *([row] for row in rows), chat="other")
         await store.writer.run(topic_edits.merge, two, one, "first and second", AT)
-        await store.writer.run(topic_edits.remove, ANNA, third.id, AT)
+        await store.writer.run(remove, ANNA, third.id, AT)
         (asked,) = await store.writer.run(messages.append, [new("what does it cost", user="anna", chat="paid")])
         usages = {"models": [{"model": "p/m", "calls": 2, "prompt_tokens": 30, "completion_tokens": 4}]}
         turn = attrs.evolve(record(asked.message), usage=usages)

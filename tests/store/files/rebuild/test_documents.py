@@ -27,7 +27,7 @@ NAMES = [f"файл {number}.md" for number in range(12)]
 
 async def fill(store: Store) -> None:
     """A base with documents, of which one failed and one was just being read."""
-    mine = await store.writer.run(bases.create, base(members={"boris": "viewer"}))
+    mine = await store.writer.run(bases.put, base(members={"boris": "viewer"}))
     made = await store.writer.run(sources.put, ANNA, source(mine))
     for number, name in enumerate(NAMES):
         texts = [passage(at, f"Слово{number} и {at}. Аренда.") for at in range(10 + number * 10)]
