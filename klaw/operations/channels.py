@@ -123,6 +123,10 @@ def _listed(answer: dict[str, Any]) -> Lines:
     return lines
 
 
+def _tested(answer: dict[str, Any]) -> Lines:
+    return [f"{answer['name']} works as {answer['bot']}."]
+
+
 def _paired(answer: dict[str, Any]) -> Lines:
     return [f"{answer['title'] or answer['id']} in {answer['channel']} is user {answer['user']} from now on."]
 
@@ -238,9 +242,8 @@ async def remove(asked: OneChannel, _caller: Caller, parts: Parts) -> EndedConve
 
 
 @NOUN.operation(
-    "channels_test", OneChannel, cli="test", show=lambda answer: [f"{answer['name']} works as {answer['bot']}."],
-    scope=op.Scope.OPERATOR, deadline_s=60, route="GET {name}",
-)  # fmt: skip
+    "channels_test", OneChannel, cli="test", show=_tested, scope=op.Scope.OPERATOR, deadline_s=60, route="GET {name}"
+)
 async def test(asked: OneChannel, _caller: Caller, parts: Parts) -> ChannelAnswer:
     """Ask the messenger whether an account works."""
     _configured(parts, asked.name)
