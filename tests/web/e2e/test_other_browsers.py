@@ -67,10 +67,13 @@ def walk(page, link, file, stream, server):
     assert page.evaluate("return wrong") == []
 
 
-@pytest.mark.parametrize("name", MISSING)
+def browser(name):
+    why = f"{name} or its driver is not installed (make test-browsers)"
+    return pytest.param(name, marks=pytest.mark.skipif(MISSING[name], reason=why))
+
+
+@pytest.mark.parametrize("name", [browser(name) for name in MISSING])
 async def test_the_page_in_another_browser(tmp_path, name):
-    if MISSING[name]:
-        pytest.skip(f"{name} or its driver is not installed (make test-browsers)")
     file, stream = tmp_path / "notes.txt", trio.Event()
     file.write_text("Two words")
 
