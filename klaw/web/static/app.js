@@ -12,8 +12,7 @@ function setTheme(theme) {
 	localStorage.setItem("klaw.theme", theme);
 }
 
-const preferred = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-setTheme(localStorage.getItem("klaw.theme") || preferred);
+setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
 export const app = { me: null, socket: null };
 

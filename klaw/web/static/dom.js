@@ -2,6 +2,7 @@
 
 import { rendered, unreachable } from "./api.js";
 import { t } from "./i18n.js";
+import { copyBlock } from "./views/copying.js";
 
 /** An element with classes ("p.hint"). `given` may be left out, or be what a click does. */
 export function h(name, given, ...children) {
@@ -52,12 +53,22 @@ export function setRendered(element, html) {
 	for (const link of element.querySelectorAll("a")) link.target = "_blank";
 	for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
 	for (const block of element.querySelectorAll(".block")) {
-		block.append(iconButton("copy", "Copy", () => later("copying", "copyBlock", block)));
+		block.append(iconButton("copy", "Copy", () => copyBlock(block)));
 	}
 }
 
 /** Whether there is a mouse, and so a keyboard. */
 export const isFine = () => matchMedia("(pointer: fine)").matches;
+
+// 229: an input method took it; Safari says so nowhere else.
+export const isEnter = ({ key, keyCode }) => key === "Enter" && keyCode !== 229;
+
+/** Make a field as high as its text, where CSS does not. */
+export function fit(field) {
+	if (CSS.supports("field-sizing", "content")) return;
+	field.style.height = 0;
+	field.style.height = `${field.scrollHeight}px`;
+}
 
 /** A function that does something once it was not called for `ms`. */
 export function settled(ms, act) {

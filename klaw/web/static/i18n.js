@@ -1,8 +1,7 @@
 // English stands in the code; ru.json has the Russian. Texts of the server stay English on the wire, for programs.
 
 export const LANGUAGES = { en: "English", ru: "Русский" };
-const preferred = navigator.language.startsWith("ru") ? "ru" : "en";
-export const language = localStorage.getItem("klaw.language") || preferred;
+export const language = localStorage.getItem("klaw.language") || (navigator.language.startsWith("ru") ? "ru" : "en");
 document.documentElement.lang = language;
 const RU = Object.create(null); // a category may be called "constructor"
 let forms; // of texts with braces

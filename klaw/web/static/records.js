@@ -2,7 +2,6 @@
 
 import { formDialog, inLine, t, when } from "./forms.js";
 
-const LONG = 200; // characters: what may have more gets several lines
 let loading;
 
 function described() {
@@ -39,7 +38,7 @@ function inputOf({ type, minimum: min, maximum: max, maxLength, examples, enum: 
 	if (kind === "array") return { value: value ? value.join(", ") : "", hint: t("separated by commas") };
 	if (kind === "boolean") return { value: Boolean(value) };
 	if (kind === "integer") return { value, type: "number", min, max };
-	if (!offered) return { value, rows: maxLength > LONG && 3 };
+	if (!offered) return { value, rows: maxLength > 200 && 3 };
 	return { value, choices: [...new Set([...offered, ...(value ? [value] : [])])].map((each) => [each, t(each)]) };
 }
 

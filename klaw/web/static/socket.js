@@ -106,7 +106,7 @@ export class Socket extends EventTarget {
 		const frame = this.frame(chat, text, files, model);
 		this.unsent.push(frame);
 		keep(UNSENT + frame.id, JSON.stringify(frame));
-		if (this.online) this.raw(frame);
+		this.ask(frame);
 		return frame;
 	}
 
@@ -134,7 +134,7 @@ export class Socket extends EventTarget {
 	}
 }
 
-/** Later ones sort behind. `crypto.randomUUID` is only there in a secure context, which a home network is not. */
+/** Later ones sort behind. `crypto.randomUUID` needs a secure context. */
 function newId() {
 	const random = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, "0"));
 	return Date.now().toString(16).padStart(12, "0") + random.join("");

@@ -1,10 +1,9 @@
 import {
-	Panel, app, button, form, get, h, heading, inLine, later, mainButton, openDialog, post, row, select, t, when,
+	Panel, app, button, copy, form, get, h, heading, inLine, mainButton, openDialog, post, row, select, t, when,
 } from "../panel.js";
 
 const FIRST =
 	"This key is yours. From now on every connection needs one, also on this computer; this browser stays logged in.";
-const copyButton = (text, label) => mainButton(label, () => later("copying", "copy", text));
 
 export default class extends Panel {
 	every = 5000;
@@ -57,7 +56,7 @@ export default class extends Panel {
 			};
 			const secret = h("code.secret", token);
 			dialog.show(h("p", t("Access key of {user}. Copy it now: it is not stored and not shown again.", { user })),
-				h("p", secret), h("div.buttons", !first && button("Add a phone", phone), copyButton(token, "Copy")));
+				h("p", secret), h("div.buttons", !first && button("Add a phone", phone), mainButton("Copy", () => copy(token))));
 			if (first) secret.closest("dialog").addEventListener("close", () => location.reload());
 		};
 		const dialog = openDialog(t(name ? "New access key" : "Add a user"), first && h("p", t(FIRST)),
@@ -75,7 +74,7 @@ function addPhone(user) {
 			h("img.qr", { src: picture, alt: t("QR code") }),
 			h("p.hint", t("It works once, until {time}.", { time: when(told.expires_at) })),
 			others.length > 1 && h("label.field", t("If the phone cannot open it, try another address:"), choice),
-			h("div.buttons", copyButton(url, "Copy the link")));
+			h("div.buttons", mainButton("Copy the link", () => copy(url))));
 	};
 	const isHere = /^(localhost|127\.|\[::1\])/.test(location.hostname);
 	openDialog(t("Add a phone"), (dialog) => show(dialog, isHere ? undefined : location.href.split("/#")[0]));

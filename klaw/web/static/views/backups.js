@@ -1,6 +1,4 @@
-import {
-	Panel, failure, get, h, heading, inLine, list, mainButton, post, row, said, size, t, when,
-} from "../panel.js";
+import { Panel, failure, get, h, heading, inLine, list, mainButton, post, row, said, size, t, when } from "../panel.js";
 
 const RESTORE =
 	"On a machine where Klaw is stopped and its home is empty, unpack the download (tar xf) and run there:";

@@ -1,4 +1,4 @@
-import { Panel, app, button, form, formDialog, get, h, heading, inLine, later, list, openDialog, post, remove, row,
+import { Panel, app, button, copy, form, formDialog, get, h, heading, inLine, list, openDialog, post, remove, row,
 	section, t, when } from "../panel.js";
 
 const HOW = {
@@ -56,6 +56,6 @@ export default class extends Panel {
 		dialog.show(h("p", t("Open this with the phone, and send the code {code}.", { code })),
 			h("img.qr", { src: picture, alt: t("QR code") }), h("p", h("a", { href: url, target: "_blank" }, bot)),
 			h("p.hint", t("It works once, until {time}.", { time: when(until) })),
-			button("Copy the code", () => later("copying", "copy", code)));
+			button("Copy the code", () => copy(code)));
 	});
 }

@@ -1,8 +1,8 @@
-// One chat. Only a window of a long one is in the document; older and newer messages are loaded while one scrolls.
+// One chat. Only a window of a long one is in the document; the rest is loaded while one scrolls.
 
 import {
-	app, backTo, button, chatPath, get, h, icon, iconButton, isFine, keepPlace, later, mainButton, markdown, menu, opened,
-	said, size, t, toast, when,
+	app, backTo, button, chatPath, copy, fit, get, h, icon, iconButton, isEnter, isFine, keepPlace, later, mainButton,
+	markdown, menu, opened, said, size, t, toast, when,
 } from "../page.js";
 import { draftOf, keepDraft } from "../socket.js";
 import { beginning, chatMenu, temporaryMark, titleOf } from "./chat_actions.js";
@@ -303,6 +303,7 @@ class Chat extends HTMLElement {
 		const { field } = this;
 		this.isTooLong();
 		keepDraft(this.chat, field.value);
+		fit(field);
 		field.dir = field.value.length < 1e5 ? "auto" : ""; // of megabytes the browser takes minutes
 		if (this.completing || /^\/\w*$/.test(field.value)) later("commands", "complete", this);
 	}
@@ -312,7 +313,7 @@ class Chat extends HTMLElement {
 		const { key, ctrlKey, metaKey, shiftKey } = event;
 		const sends = ctrlKey || metaKey || (!shiftKey && isFine()); // a phone has no other key for a new line
 		if (key === "ArrowUp" && !this.field.value) [...this.body.querySelectorAll("button.edit")].pop()?.click();
-		if (key === "Enter" && sends && !event.isComposing) this.submit(event);
+		if (sends && isEnter(event)) this.submit(event);
 	}
 
 	isTooLong() {
@@ -469,7 +470,7 @@ function messageRow(chat, message, changed, live) {
 	const why = () => later("made_from", "showMadeFrom", chat, turn, changed);
 	const remind = () => later("tasks", "remind", content.replace(/^⏰.*?: /, ""), chat);
 	const footer = h("footer", { hidden: Boolean(live) }, h("time", { dateTime: at }, when(at)),
-		isSaid && iconButton("copy", "Copy", () => later("copying", "copy", content)),
+		isSaid && iconButton("copy", "Copy", () => copy(content)),
 		transcribed && h("span", t("transcribed")),
 		task && h("a", { href: "#/tasks" }, `${t("task")} ${task}`),
 		isAnswer && turn && button("Why this answer", why, { className: "quiet" }),

@@ -1,6 +1,4 @@
-import {
-	app, button, dollars, failure, form, get, h, openDialog, post, status, t, toast,
-} from "../forms.js";
+import { app, button, dollars, failure, form, get, h, openDialog, post, status, t, toast } from "../forms.js";
 import { modelList } from "./models.js";
 
 const FEATURES = { summaries: "summaries of long chats", topics: "topics and facts" };

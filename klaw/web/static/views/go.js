@@ -1,4 +1,4 @@
-import { app, chatPath, get, h, openDialog, pointAt, settled, status, t } from "../forms.js";
+import { app, chatPath, get, h, isEnter, openDialog, pointAt, settled, status, t } from "../forms.js";
 import { VIEWS } from "../views.js";
 import { hitsOf } from "./chats.js";
 import { openNew, titleOf } from "./chat_actions.js";
@@ -25,7 +25,7 @@ export async function go() {
 		onkeydown: (event) => {
 			const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
 			if (step) at = (at + step + rows.length) % rows.length || 0;
-			else if (event.key === "Enter" && !event.isComposing) rows[at]?.click();
+			else if (isEnter(event)) rows[at]?.click();
 			else return;
 			event.preventDefault();
 			draw();

@@ -1,7 +1,5 @@
-import { post } from "../api.js";
 import { tools } from "../app.js";
-import { failure, h, mainButton } from "../dom.js";
-import { t } from "../i18n.js";
+import { failure, h, mainButton, post, t } from "../page.js";
 
 export function showLogin(problem) {
 	const field = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });

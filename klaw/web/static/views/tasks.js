@@ -5,12 +5,10 @@ import {
 import { fieldsOf } from "../records.js";
 import { done, showHistory } from "./memory.js";
 
-const MOMENT = {
+const moment = (iso, timeZone) => date(iso, {
 	weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit",
-	timeZoneName: "short",
-};
-
-const moment = (iso, timeZone) => date(iso, { ...MOMENT, timeZone });
+	timeZoneName: "short", timeZone,
+});
 const status = (run) => t(run.status === "waiting" ? "queued" : run.status.replace("_", " "));
 const path = (...names) => `#/tasks/${names.map(encodeURIComponent).join("/")}`;
 const urlOf = (name) => `/schedule/${encodeURIComponent(name)}`;

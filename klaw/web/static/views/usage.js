@@ -1,6 +1,5 @@
 import { Panel, date, dollars, get, h, heading, number, section, select, t, table } from "../panel.js";
 
-const DAY_MS = 86_400_000;
 const MEASURES = {
 	tokens: { name: "Tokens", of: (each) => each.prompt_tokens + each.completion_tokens, text: number },
 	cost: { name: "Cost", of: (each) => each.cost_usd, text: dollars },
@@ -60,7 +59,7 @@ export default class extends Panel {
 function daysChart({ since, days, groups }, { name, of, text }) {
 	const known = new Map(groups.map((each) => [each.key, of(each)])), highest = Math.max(...known.values(), 0);
 	const dates = Array.from({ length: days }, (_, place) =>
-		new Date(Date.parse(since) + place * DAY_MS).toISOString().slice(0, 10));
+		new Date(Date.parse(since) + place * 864e5).toISOString().slice(0, 10));
 	const bars = dates.map((key) => {
 		const value = known.get(key) || 0;
 		return h("span", { title: `${dayText(key)}: ${text(value)}`, style: `height: ${percent(value, highest)}` });

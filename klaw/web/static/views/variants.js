@@ -1,4 +1,4 @@
-import { attempt, button, chatPath, h, iconButton, isFine, later, mainButton, post, t } from "../page.js";
+import { attempt, button, chatPath, fit, h, iconButton, isEnter, isFine, later, mainButton, post, t } from "../page.js";
 
 /** Returns whether it was done. */
 export const vary = (chat, word, body) => attempt(post(`${chatPath(chat)}/${word}`, body).then(() => true));
@@ -34,14 +34,14 @@ function edit(row, chat, { seq, content }, opener) {
 		save.disabled = false;
 	};
 	const onkeydown = (event) => {
-		const { key, isComposing, shiftKey } = event;
-		if (key === "Escape") leave();
-		else if (key === "Enter" && !isComposing && !shiftKey && isFine()) send(event);
+		if (event.key === "Escape") leave();
+		else if (isEnter(event) && !event.shiftKey && isFine()) send(event);
 	};
-	const field = h("textarea", { value: content, ariaLabel: t("Edit"), onkeydown });
+	const field = h("textarea", { value: content, ariaLabel: t("Edit"), onkeydown, oninput: () => fit(field) });
 	const save = mainButton("Send", null, { type: "submit" });
 	const form = h("form.editing", { onsubmit: send }, field, h("div.buttons", button("Cancel", leave), save));
 	row.classList.add("edited");
 	row.append(form);
+	fit(field);
 	field.focus();
 }
