@@ -38,7 +38,7 @@ from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.providers.refusals import parsed
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, ModelOptions, Request, ToolCall, Usage, is_offered_as
+from klaw.llm.types import ChatMessage, ModelOptions, Request, ToolCall, Usage, own_name
 from klaw.operations import imports
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
@@ -269,13 +269,8 @@ class Exchange:
         waiting = await self.api.services.chats.client_calls(self.user)
         message = next(each for each in waiting if each.metadata["turn"] == turn)
         names = [tool.name for tool in self.options.tools]
-        self.calls = tuple(
-            call
-            if call.name in names
-            else attrs.evolve(call, name=next((each for each in names if is_offered_as(each, call.name)), call.name))
-            for call in calls_of(message)
-            if call.id in message.metadata[CLIENT_CALLS]
-        )
+        handed_over = (call for call in calls_of(message) if call.id in message.metadata[CLIENT_CALLS])
+        self.calls = tuple(attrs.evolve(call, name=own_name(call.name, names)) for call in handed_over)
         self.finish_reason = "tool_calls"
         return message.content
 
@@ -284,8 +279,7 @@ class Exchange:
         core, chats = self.api.core, self.api.services.chats
         if self.may_come_again and (known := await core.readers.run(messages.find, self.user, self.message_id)):
             return transcripts.TranscriptPlace(chat=name_of(known.chat))
-        new_chat = transcripts.PREFIX + core.new_id()
-        place = await transcripts.place_of(self.transcript, chats, self.user, self.named, new_chat)
+        place = await self._found(transcripts.PREFIX + core.new_id())
         if self.transcript.history and (last := self.transcript.history[-1]).is_open:
             await self._keep_results(place.chat, last.calls)
         if place.missing:
@@ -305,6 +299,10 @@ class Exchange:
             asked = imports.ImportPut(origin=origin, name=place.chat, into=place.chat, said=tuple(said))
             await imports.put(asked, Caller(user=self.user), self.api.parts)
         return place
+
+    async def _found(self, new_chat: str) -> transcripts.TranscriptPlace:
+        """Where the question goes, without what is missing there. Raises BadValue, OperationError."""
+        return await transcripts.place_of(self.transcript, self.api.services.chats, self.user, self.named, new_chat)
 
     async def _keep_results(self, chat: str, calls: Sequence[SentCall]) -> None:
         """Results that came with a new question, which the turn that waits for them is to answer too."""

@@ -1,7 +1,7 @@
 """Values of one LLM call, the same for all providers, and the models that calls go to. No I/O."""
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -132,6 +132,11 @@ def is_offered_as(name: str, told: str) -> bool:
     """Whether ``ModelOptions.offered`` may have told a model of the tool under this name."""
     prefix = re.match("client[0-9]*_", told)
     return told == name or (prefix is not None and told == f"{prefix[0]}{name}"[:MAX_TOOL_NAME])
+
+
+def own_name(told: str, names: Sequence[str]) -> str:
+    """The one of a program's ``names`` for the tool that a model calls so, or else what the model was told."""
+    return told if told in names else next((each for each in names if is_offered_as(each, told)), told)
 
 
 @attrs.frozen(kw_only=True)
