@@ -160,9 +160,7 @@ def pressed(event: Event, target: Event) -> str | None:
 
 def removed(event: Event, room: RoomState) -> MessageDeletion:
     target = text_at(event, "content", "redacts") or text_at(event, "redacts")
-    return MessageDeletion(
-        conversation=room.conversation(), sender=room.sender(text_at(event, "sender")), id=message_id(target)
-    )
+    return MessageDeletion(conversation=room.conversation(), id=message_id(target))
 
 
 def said(

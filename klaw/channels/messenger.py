@@ -117,7 +117,6 @@ class MessageDeletion:
     """Somebody has deleted a message for everybody."""
 
     conversation: ChannelConversation
-    sender: Sender
     id: str
     """``IncomingMessage.id`` of the message."""
 
