@@ -247,13 +247,13 @@ async def test_an_endpoint_is_for_the_users_that_the_operator_names(tmp_path: Pa
             asks = partial(here.graphs().check, source(SourceKind.SPARQL, name, user=user))
             if allowed:
                 await asks()
-                here.graphs().allowed(name, UserId(user))
+                here.graphs()._endpoint(name, UserId(user))
             else:
                 with pytest.raises(GraphError) as refused:
                     await asks()
                 assert refused.value.code == "unknown_endpoint"
                 with pytest.raises(GraphError):
-                    here.graphs().allowed(name, UserId(user))
+                    here.graphs()._endpoint(name, UserId(user))
 
 
 async def test_credentials_go_to_the_endpoint(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_a_secret_that_leads_nowhere_is_named_by_its_key(tmp_path: Path) -
 
     text = "kb: {endpoints: {museum: {url: 'https://endpoint.example/', headers: {X-Key: '${NOT_THERE}'}}}}"
     with pytest.raises(GraphError, match=r"kb\.endpoints\.museum.*NOT_THERE"):
-        Graphs(parse(text, {})[0].kb, (443,), tmp_path).allowed("museum", UserId("local"))
+        Graphs(parse(text, {})[0].kb, (443,), tmp_path)._endpoint("museum", UserId("local"))
 
 
 # -- recovery ----------------------------------------------------------------------------------------------------------
