@@ -55,6 +55,9 @@ async def test_lists_say_what_is_new_and_answers_what_they_come_from(tmp_path):
         page.reload()
         page.wait_for_selector(".list .badge")
         assert page.evaluate(BESIDE)
+        page.wait_for_load_state("networkidle")  # else the list is asked for again anyway
+        page.click(".list li[data-chat='дача']")
+        page.wait_for_selector(".list .badge", state="detached")
         page.click(".list li[data-chat=main]")
         assert page.text_content("article.scheduled footer a") == "task water"  # also where it is not painted yet
         say(page, "count")

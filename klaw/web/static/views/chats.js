@@ -66,7 +66,7 @@ export default class extends HTMLElement {
 			if (!open.begun) open.show(at);
 			open.begun = false;
 		} else this.place.replaceChildren(h("klaw-chat", { chat, at }));
-		if (chat && !this.rows.has(chat)) this.refreshSoon();
+		if (chat) this.refreshSoon();
 		this.mark();
 	}
 

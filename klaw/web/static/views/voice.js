@@ -20,7 +20,7 @@ export function listen({ files, gone }) {
 		recorder.onstop = () => {
 			clearInterval(ticks);
 			stream.getTracks().forEach((each) => each.stop());
-			const [type] = recorder.mimeType.split(";");
+			const [type] = pieces[0].type.split(";"); // Firefox resets mimeType
 			files.attach(new File(pieces, `${t("voice")} ${lasts()}.${type.slice(6)}`, { type }));
 			recorder = null;
 			microphone.ariaPressed = "false";
