@@ -2,7 +2,6 @@
 
 import { rendered, unreachable } from "./api.js";
 import { t } from "./i18n.js";
-import { copyBlock } from "./views/copying.js";
 
 /** An element with classes ("p.hint"). `given` may be left out, or be what a click does. */
 export function h(name, given, ...children) {
@@ -55,6 +54,29 @@ export function setRendered(element, html) {
 	for (const block of element.querySelectorAll(".block")) {
 		block.append(iconButton("copy", "Copy", () => copyBlock(block)));
 	}
+}
+
+/** Copy a text, also without a secure context, which a plain address of a home network is not. */
+export async function copy(text) {
+	try {
+		await navigator.clipboard.writeText(text);
+	} catch {
+		const field = h("textarea.unseen", { value: text }), place = document.activeElement;
+		document.body.append(field);
+		field.select();
+		const copied = document.execCommand("copy");
+		field.remove();
+		place?.focus({ preventScroll: true });
+		if (!copied) return toast(t("The browser does not allow copying."));
+	}
+	toast(t("Copied."), 1500);
+}
+
+function copyBlock(block) {
+	const table = block.querySelector("table");
+	const cellText = (cell) => cell.innerText.replace(/\s+/g, " ").trim();
+	copy(table ? [...table.rows].map((row) => [...row.cells].map(cellText).join("\t")).join("\n")
+		: block.querySelector("pre").innerText.trimEnd());
 }
 
 /** Whether there is a mouse, and so a keyboard. */
