@@ -32,7 +32,7 @@ _METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST", "create": "P
 _METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
 MAX_CLIENT = 64
 _MAY_ASK = {
-    Scope.USER: "Every user may ask; it is about nobody's data.",
+    Scope.USER: "Every user may ask; it is about no user's data.",
     Scope.OWN: "It is about the data of the token's user; an operator may name another one.",
     Scope.OPERATOR: "Needs a token of an operator (klaw token add USER --operator).",
 }
@@ -200,7 +200,7 @@ def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
 
 def _more_about(operation: Operation) -> str:
     more = " ".join((operation.handler.__doc__ or "").partition("\n\n")[2].split())
-    return f"{more} {_MAY_ASK[operation.scope]} After {operation.deadline_s:g} s it is given up (504).".lstrip()
+    return f"{more} {_MAY_ASK[operation.scope]} It times out after {operation.deadline_s:g} s (504).".lstrip()
 
 
 def _object(names: frozenset[str], fields: Mapping[str, Any], told_of: Mapping[str, Any]) -> dict[str, Any]:
