@@ -50,7 +50,7 @@ async def test_tasks_wait_for_the_clock_and_catch_up_with_one_run(
         assert "scheduled tasks wait until it is set" in (doubt(there) or "")
         assert iso(start)[:10] in (doubt(there) or "")
         there.clock.set_by(START + 3 * DAY - there.now())
-        mock_clock.jump(61)
+        await there.passes(61)
         await there.rest()
         assert doubt(there) is None
         late = (await there.runs())[2:]
@@ -75,9 +75,10 @@ async def test_a_clock_that_the_network_set_is_believed(
     """It was ahead when messages were stored, and is right now."""
     await used_before(tmp_path / "home", mock_clock)
     async with timed(tmp_path / "home", mock_clock, start=START - 40 * DAY) as there:
+        await there.stalls()
         assert doubt(there) is not None
         monkeypatch.setattr(scheduler_module, "SYNCHRONIZED", Path(__file__))
-        mock_clock.jump(61)
+        await there.passes(61)
         await there.rest()
         assert doubt(there) is None
 

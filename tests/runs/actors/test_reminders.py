@@ -84,9 +84,9 @@ async def test_it_does_not_wait_for_runs_of_models(tmp_path: Path, mock_clock: M
         here.llm.replies.append(Reply(steps=(Hang(),)))
         await here.app.tasks.scheduling.add(LOCAL_USER, {"name": "long", "message": "x", "every": "30m"})
         await here.command("/remind in 31 minutes tea", 2)
-        mock_clock.jump(1801)
+        await there.passes(1801)
         await here.llm.wait_for_requests(2)
-        mock_clock.jump(61)
+        await there.passes(61)
         await here.reply(kind=MessageKind.SCHEDULED)
         assert await said(here) == ["⏰ Reminder: tea"]
         for live in here.app.tasks.scheduler.unfinished:
@@ -106,7 +106,7 @@ async def test_it_waits_until_the_clock_is_set(
         with pytest.raises(TaskError, match=r"the clock says 1970-01-01 .* set the clock first"):
             await there.here.app.tasks.scheduling.remind(LOCAL_USER, "in 20 minutes tea")
         there.clock.set_by(NOW + 23 * HOUR - there.now())
-        mock_clock.jump(61)
+        await there.passes(61)
         await there.rest()
         assert [text[:34] for text in await said(there.here)] == ["⏰ Reminder (Today, Friday 27 Novem"]
 

@@ -121,11 +121,11 @@ async def test_what_is_asked_for_at_the_moment_of_waking_is_carried_out(tmp_path
         async def spawn() -> None:
             begun.append(await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "dig", "message": "x"}))
 
-        mock_clock.jump(50)
+        await there.passes(50)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(spawn)
             await there.stalls()
-            mock_clock.jump(20)
+            await there.passes(20)
             await there.stalls()
             gate.set()
         await there.rest()
@@ -161,18 +161,18 @@ async def test_a_full_disk_loses_no_end_and_uses_up_no_fire_time(tmp_path: Path,
         gate = trio.Event()
         here.llm.replies += [Reply(steps=(Wait(gate), Text("Готово."))), text_reply("Later.")]
         await there.rest()
-        mock_clock.jump(101)
+        await there.passes(101)
         await there.stalls()
         assert {job.run.task for job in here.app.tasks.scheduler.live.values()} == {"once"}
         full(True)
         gate.set()
         await there.stalls()
-        mock_clock.jump(60)  # "later" is due too, and cannot begin
+        await there.passes(60)  # "later" is due too, and cannot begin
         await there.stalls()
         assert [run.status for run in await there.runs()] == [RunStatus.RUNNING]
         assert await said(here) == []
         full(False)
-        mock_clock.jump(61)
+        await there.passes(61)
         await there.stalls()
         await there.rest()
         once, later = await there.runs("once"), await there.runs("later")
@@ -216,12 +216,12 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
         gate.set()
         await there.stalls()
         assert not goes_on.is_set()
-        mock_clock.jump(31)
+        await there.passes(31)
         await there.stalls()
         goes_on.set()
         for _ in range(10):  # the writer, after a slow commit, waits a moment for others to join
             await there.stalls()
-            mock_clock.jump(1)
+            await there.passes(1)
         await there.rest()
         (found,) = await there.runs()
         assert (found.id, found.status, found.error, found.delivered) == (run.id, RunStatus.FAILED, "internal", 1)
@@ -289,7 +289,7 @@ async def test_a_jump_forward_fires_once_with_a_note_and_one_back_nothing_twice(
         await add(here, "hourly", every="1h")
         await there.until(START + 3700)
         there.clock.set_by(10 * 3600)  # suspended for ten hours
-        mock_clock.jump(60)
+        await there.passes(60)
         await there.rest()
         first, second = await there.runs()
         assert first.note is None
@@ -343,7 +343,7 @@ async def test_what_is_spawned_again_and_again_keeps_no_task_from_its_turn(
         await spawn(LOCAL_USER, {"name": "a1", "message": "x"})
         await spawn(LOCAL_USER, {"name": "a2", "message": "x"})
         await there.stalls()
-        mock_clock.jump(11)
+        await there.passes(11)
         await there.stalls()
         await spawn(LOCAL_USER, {"name": "a3", "message": "x"})
         for gate in gates:

@@ -36,6 +36,13 @@ class Timed:
         """Like ``rest``, while runs go on that wait for the test."""
         for _ in range(20):
             await wait_all_tasks_blocked(0.005)
+        await looked(self.here)
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass in one step, once the scheduler waits. In the middle of a look it would take the time from
+        before and sleep for a moment that this clock never lets pass."""
+        await looked(self.here)
+        self.mock.jump(seconds)
 
     async def until(self, moment: float) -> None:
         """Let time pass, from one thing to do to the next."""
@@ -51,18 +58,27 @@ class Timed:
         return [*reversed(await self.here.app.tasks.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
 
 
+def activity(here: World) -> str:
+    """What the scheduler does at this moment."""
+    name = here.app.tasks.scheduler.mailbox.name
+    return next(each.activity for each in here.app.core.supervisor.report() if each.name == name)
+
+
+async def looked(here: World) -> None:
+    """Wait, in real time only, until the scheduler waits for time to pass or for a run to end."""
+    while here.app.tasks.scheduler.mailbox.report().depth or activity(here) not in ("waiting", "runs in progress"):
+        await wait_all_tasks_blocked(0.001)
+
+
 async def at_rest(here: World) -> None:
     """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
     scheduler = here.app.tasks.scheduler
     give_up = time.monotonic() + HANG_S
     while True:
         await wait_all_tasks_blocked(0.001)
-        (activity,) = [
-            each.activity for each in here.app.core.supervisor.report() if each.name == scheduler.mailbox.name
-        ]
-        assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {activity}"
+        assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {activity(here)}"
         if (
-            activity == "waiting"
+            activity(here) == "waiting"
             and not scheduler.live
             and not scheduler.queued
             and scheduler.mailbox.report().depth == 0
