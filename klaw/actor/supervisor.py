@@ -209,8 +209,10 @@ class Supervisor:
                 if not isinstance(failure, ConfigError | CannotListen):  # who starts the program says what is wrong
                     log.error("actor_crashed", actor=entry.spec.name, error=kind, where=where(failure))
                 self._fail_waiters(entry, "crashed")
-            if rest is not None or entry.spec.vital:
+            if entry.spec.vital:
                 raise
+            if rest is not None:  # what failed beside a cancellation ends nobody else
+                raise rest from None
             return not entry.stopping.is_set()  # noqa: ASYNC104 - an ordinary failure only
         return False
 

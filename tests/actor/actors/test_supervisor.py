@@ -163,6 +163,28 @@ async def test_cancellation_from_outside_is_no_crash(autojump_clock: MockClock) 
         worker.mailbox.tell(Work("late", Reply()))
 
 
+async def test_what_fails_beside_a_cancellation_ends_nobody_else(
+    autojump_clock: MockClock, log_events: list[dict[str, Any]]
+) -> None:
+    async def run(_vitals: Vitals, task_status: TaskStarted) -> None:
+        async def fail() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("the store has stopped")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            nursery.start_soon(trio.sleep_forever)
+            task_status.started()
+
+    async with trio.open_nursery() as nursery:
+        supervisor = Supervisor(nursery, TrioClock(1_000_000.0))
+        await supervisor.start(ActorSpec(name="reader", run=run))
+        assert await supervisor.stop("reader", "the test")
+    assert [(event["event"], event["error"]) for event in log_events] == [("actor_crashed", "ValueError")]
+
+
 @pytest.mark.parametrize("error", [ConfigError([Problem("gateway.host", "is open")]), CannotListen("is taken")])
 async def test_a_wrong_setting_is_no_crash(
     error: Exception, autojump_clock: MockClock, log_events: list[dict[str, Any]]
