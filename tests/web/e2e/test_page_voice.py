@@ -85,6 +85,26 @@ async def test_what_is_spoken_can_be_corrected_sent_and_heard_again(tmp_path, lo
         assert llm.requests[-1].body["input"] == "Сантьяго."
 
 
+@pytest.mark.parametrize(
+    ("locale", "told"), [("en-US", "Browsers record over HTTPS only"), ("ru-RU", "Браузеры записывают звук")]
+)
+async def test_without_https_the_microphone_says_what_to_do_instead(tmp_path, locale, told):
+    new, speak, *_ = WORDS[locale]
+
+    def look(page, wrong):
+        begin_chat(page, "plain", new)
+        page.wait_for_selector(f"button[aria-label='{speak}']")
+        page.evaluate("Object.defineProperty(navigator, 'mediaDevices', {value: undefined})")  # as over plain HTTP
+        page.click(f"button[aria-label='{speak}']")
+        page.wait_for_selector(f".toast:has-text('{told}')")
+        assert wrong == []
+
+    async with serve_llm(VoiceService()) as llm:
+        home = write_home(tmp_path, llm=llm.url, voice={"transcribe": "stub/whisper-1"})
+        async with served(home) as server:
+            await in_browser(look, base(server), locale=locale)
+
+
 async def test_a_dropped_sound_is_written_down_and_tried_again_after_an_error(tmp_path):
     service = VoiceService()
     service.replaced["/v1/audio/transcriptions"] = text_reply("not the promised form")

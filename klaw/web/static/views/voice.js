@@ -1,17 +1,18 @@
 import { button, h, iconButton, parsed, post, Problem, t, toast } from "../page.js";
 
-/** Write attached sounds down; where the browser can record (a secure context), show a microphone. */
+/** Write attached sounds down; show a microphone, which works in a secure context. */
 export function listen({ files, gone }) {
 	if (files.hear) return;
 	files.hear = (told) => told.file.type?.startsWith("audio/") && hear(files, told);
 	files.chips.forEach((told) => told.file && files.hear(told));
-	const devices = navigator.mediaDevices;
-	if (!devices || !window.MediaRecorder) return;
+	if (!window.MediaRecorder) return;
 	let recorder;
 	const microphone = iconButton("microphone", "Speak", async () => {
 		if (recorder) return recorder.stop();
-		const stream = await devices.getUserMedia({ audio: true }).catch(() => null);
-		if (!stream) return toast(t("The browser does not let this page use the microphone."));
+		const devices = navigator.mediaDevices;
+		const stream = await devices?.getUserMedia({ audio: true }).catch(() => null);
+		if (!stream) return toast(t(devices ? "The browser does not let this page use the microphone."
+			: "Browsers record over HTTPS only. Attach a sound file instead."));
 		const pieces = [], began = Date.now(), time = h("small");
 		const lasts = () => new Date(Date.now() - began).toISOString().slice(14, 19);
 		const ticks = setInterval(() => { time.textContent = lasts(); }, 250);
