@@ -36,12 +36,12 @@ class Timed:
         """Like ``rest``, while runs go on that wait for the test."""
         for _ in range(20):
             await wait_all_tasks_blocked(0.005)
-        await looked(self.here)
 
     async def passes(self, seconds: float) -> None:
         """Let time pass in one step, once the scheduler waits. In the middle of a look it would take the time from
         before and sleep for a moment that this clock never lets pass."""
-        await looked(self.here)
+        while not looked(self.here):
+            await wait_all_tasks_blocked(0.001)
         self.mock.jump(seconds)
 
     async def until(self, moment: float) -> None:
@@ -58,16 +58,21 @@ class Timed:
         return [*reversed(await self.here.app.tasks.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
 
 
-def activity(here: World) -> str:
-    """What the scheduler does at this moment."""
-    name = here.app.tasks.scheduler.mailbox.name
-    return next(each.activity for each in here.app.core.supervisor.report() if each.name == name)
+def activity(here: World, actor: str = "subagents.scheduler") -> str:
+    """What an actor does at this moment."""
+    return next(each.activity for each in here.app.core.supervisor.report() if each.name == actor)
 
 
-async def looked(here: World) -> None:
-    """Wait, in real time only, until the scheduler waits for time to pass or for a run to end."""
-    while here.app.tasks.scheduler.mailbox.report().depth or activity(here) not in ("waiting", "runs in progress"):
-        await wait_all_tasks_blocked(0.001)
+def looked(here: World) -> bool:
+    """Whether the scheduler and the writer have nothing to do but wait. A commit during which time passed would look
+    slow, and the writer would then wait a moment that this clock never lets pass."""
+    core, scheduler = here.app.core, here.app.tasks.scheduler
+    return (
+        not scheduler.mailbox.report().depth
+        and activity(here) in ("waiting", "runs in progress")
+        and not core.writer.mailbox.report().depth
+        and activity(here, "store.writer") == "idle"
+    )
 
 
 async def at_rest(here: World) -> None:
@@ -78,10 +83,9 @@ async def at_rest(here: World) -> None:
         await wait_all_tasks_blocked(0.001)
         assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {activity(here)}"
         if (
-            activity(here) == "waiting"
+            looked(here)
             and not scheduler.live
             and not scheduler.queued
-            and scheduler.mailbox.report().depth == 0
             and scheduler.wake_at is not None
             and scheduler.wake_at > here.app.core.clock.now()
         ):

@@ -360,14 +360,14 @@ async def test_messages_that_come_meanwhile_are_not_covered(tmp_path: Path) -> N
 async def test_it_waits_for_those_that_talk(tmp_path: Path) -> None:
     """While all slots are taken by turns no summary is asked for, and one that is due waits behind a turn that comes
     later."""
-    async with summarising(tmp_path) as s:
-        s.llm.respond = lambda _request: text_reply("Riga.")
+    async with summarising(tmp_path, start=False) as s:
         await s.say(*texts())
         slots = s.maker.asker.llm.slots
         order: list[str] = []
         s.llm.respond = lambda _request: order.append("summary") or text_reply("Riga.")  # type: ignore[func-returns-value]
         async with trio.open_nursery() as nursery:  # noqa: SIM117 - the nursery outlives the slots
             async with slots.slot(Priority.INTERACTIVE), slots.slot(Priority.INTERACTIVE):
+                await s.start()
                 s.summarizer.turn_ended(CHAT)
                 await until(lambda: slots.report().waiting_background)
 
