@@ -212,7 +212,7 @@ class Supervisor:
             if entry.spec.vital:
                 raise
             if rest is not None:  # what failed beside a cancellation ends nobody else
-                raise rest from None
+                raise rest from None  # noqa: ASYNC104 - the part that is no ordinary failure
             return not entry.stopping.is_set()  # noqa: ASYNC104 - an ordinary failure only
         return False
 
