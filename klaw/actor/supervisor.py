@@ -211,7 +211,7 @@ class Supervisor:
                 self._fail_waiters(entry, "crashed")
             if entry.spec.vital:
                 raise
-            if rest is not None:  # what failed beside a cancellation ends nobody else
+            if rest is not None:  # a failure while it is cancelled ends no other actor
                 raise rest from None  # noqa: ASYNC104 - the part that is no ordinary failure
             return not entry.stopping.is_set()  # noqa: ASYNC104 - an ordinary failure only
         return False

@@ -167,6 +167,7 @@ async def test_what_cannot_be_written_down_is_refused_before_it_is_sent(tmp_path
 
 async def test_an_answer_is_read_aloud(tmp_path):
     async with world(tmp_path) as (server, llm), http(server) as client:
+        # Also to the trial calls of the start, which may come late.
         llm.answer = lambda _: text_reply("# Лима\n\nСтолица **Перу** — [Лима](https://example.org).")
         await client.post("/api/v1/chats/main/messages", json={"text": "Столица Перу?"})
         spoken = await client.post("/api/v1/voice/speak", json={"chat": "main", "seq": 2})

@@ -163,7 +163,7 @@ async def test_cancellation_from_outside_is_no_crash(autojump_clock: MockClock) 
         worker.mailbox.tell(Work("late", Reply()))
 
 
-async def test_what_fails_beside_a_cancellation_ends_nobody_else(
+async def test_a_failure_during_cancellation_ends_no_other_actor(
     autojump_clock: MockClock, log_events: list[dict[str, Any]]
 ) -> None:
     async def run(_vitals: Vitals, task_status: TaskStarted) -> None:

@@ -216,7 +216,7 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
         gate.set()
         await there.stalls()
         assert not goes_on.is_set()
-        mock_clock.jump(31)
+        mock_clock.jump(31)  # at once: the writer is stuck
         await there.stalls()
         goes_on.set()
         for _ in range(10):  # the writer, after a slow commit, waits a moment for others to join

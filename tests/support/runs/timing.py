@@ -40,7 +40,7 @@ class Timed:
     async def passes(self, seconds: float) -> None:
         """Let time pass in one step, once the scheduler waits. In the middle of a look it would take the time from
         before and sleep for a moment that this clock never lets pass."""
-        while not looked(self.here):
+        while not both_wait(self.here):
             await wait_all_tasks_blocked(0.001)
         self.mock.jump(seconds)
 
@@ -63,8 +63,8 @@ def activity(here: World, actor: str = "subagents.scheduler") -> str:
     return next(each.activity for each in here.app.core.supervisor.report() if each.name == actor)
 
 
-def looked(here: World) -> bool:
-    """Whether the scheduler and the writer have nothing to do but wait. A commit during which time passed would look
+def both_wait(here: World) -> bool:
+    """Whether the scheduler and the writer both wait. A commit during which time passed would look
     slow, and the writer would then wait a moment that this clock never lets pass."""
     core, scheduler = here.app.core, here.app.tasks.scheduler
     return (
@@ -83,7 +83,7 @@ async def at_rest(here: World) -> None:
         await wait_all_tasks_blocked(0.001)
         assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {activity(here)}"
         if (
-            looked(here)
+            both_wait(here)
             and not scheduler.live
             and not scheduler.queued
             and scheduler.wake_at is not None
